@@ -102,17 +102,17 @@ void apply(State& s, const std::string& stage, const Options& options) {
   for (const passes::Pass& pass : passes::pipeline())
     if (stage == pass.name) {
       const graph::Graph& g = need_graph(s, stage);
-      s.graph = pass.run(g, driver::targets_of(g));
+      s.graph = pass.run(g, driver::targets_of(g, options));
       graph::verify(*s.graph);
       return;
     }
   if (stage == "optimize") {
     const graph::Graph& g = need_graph(s, stage);
-    s.graph = passes::optimize(g, options, driver::targets_of(g));
+    s.graph = passes::optimize(g, options, driver::targets_of(g, options));
     graph::verify(*s.graph);
   } else if (stage == "lower") {
     const graph::Graph& g = need_graph(s, stage);
-    s.program = lower::lower(g, options, driver::targets_of(g));
+    s.program = lower::lower(g, options, driver::targets_of(g, options));
     loop::verify(*s.program);
     s.reference = s.program;
   } else if (stage == "schedule") {

@@ -14,7 +14,7 @@ std::string Target::text() const {
         << registers << ", shared " << shared_bytes;
   else
     out << ", masked " << masked_load << ", gather " << gather << ", scatter " << scatter << ", streaming "
-        << streaming_stores << ", library " << library_bits << ", cache " << cache_bytes;
+        << streaming_stores << ", library " << library_bits << ", strips " << strips << ", cache " << cache_bytes;
   out << ", libraries " << fuses_epilogues << adds_matrix_free << slow_thin_products << slow_odd_rows
       << prefers_channels_last << biases_convolutions_apart << slow_depthwise;
   return out.str();

@@ -24,6 +24,9 @@ struct Target {
   bool loads_masked(int element_bytes) const { return masked_load && element_bytes >= masked_load; }
   bool gathers(int element_bytes) const { return gather && element_bytes >= gather; }
   bool scatters(int element_bytes) const { return scatter && element_bytes >= scatter; }
+  // Sums of products are made at several points at once (codegen/cpu/strips.cpp), each by one instruction a product: as
+  // fast as a library's, which takes 15 to 40 us before it begins.
+  bool strips = false;
   bool streaming_stores = false;  // whole vectors can be stored past the caches
   int library_bits = 0;  // of the shortest vectors for which PyTorch's library has elementary functions; 0: none
   int64_t cache_bytes = int64_t{32} << 20;  // of the last level

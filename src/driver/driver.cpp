@@ -111,7 +111,7 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
 }  // namespace
 
 loop::Program scheduled(const graph::Graph& captured, const Options& options) {
-  const Targets targets = targets_of(captured);
+  const Targets targets = targets_of(captured, options);
   graph::Graph graph = passes::optimize(captured, options, targets);
   graph = passes::keep_checks(graph, graph.outputs.size(), {});
   return checked(
@@ -120,7 +120,7 @@ loop::Program scheduled(const graph::Graph& captured, const Options& options) {
 
 Artefact compile(const graph::Graph& captured, const Options& options, Dumps* dumps, bool owns_inputs) {
   if (verifying()) graph::verify(captured);
-  const Targets targets = targets_of(captured);
+  const Targets targets = targets_of(captured, options);
   auto make = [&](Timings timings) {
     graph::Graph graph = optimized(captured, options, targets, timings, dumps);
     graph = checked(passes::keep_checks(graph, graph.outputs.size(), {}));
@@ -132,12 +132,12 @@ Artefact compile(const graph::Graph& captured, const Options& options, Dumps* du
 }
 
 Artefact compile_to_calls(const graph::Graph& graph, const Options& options, bool owns_inputs) {
-  return compile_optimized(graph, Timings(), options, targets_of(graph), nullptr, owns_inputs, true);
+  return compile_optimized(graph, Timings(), options, targets_of(graph, options), nullptr, owns_inputs, true);
 }
 
 Training compile_training(const autodiff::Joint& captured, const Options& wanted, Dumps* dumps) {
   if (verifying()) graph::verify(captured.graph);
-  const Targets targets = targets_of(captured.graph);
+  const Targets targets = targets_of(captured.graph, wanted);
   Options options = wanted;
   options.freezing = false;  // of inference alone
   auto make = [&](Timings timings) {

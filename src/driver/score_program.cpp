@@ -12,7 +12,7 @@ loop::Program score_program(const graph::Graph& scores, graph::ScoreOutput outpu
   graph::Graph spread = graph::spread_score_graph(scores, output, std::move(arena), sizes, operands);
   if (verifying()) graph::verify(spread);
   const Options options;
-  const Targets targets = targets_of(spread);
+  const Targets targets = targets_of(spread, options);
   return lower::lower_inlined(passes::optimize(spread, options, targets), options, targets);
 }
 

@@ -20,8 +20,9 @@ void add(Targets& targets, Device device) {
 
 }  // namespace
 
-Targets targets_of(const graph::Graph& graph) {
+Targets targets_of(const graph::Graph& graph, const Options& options) {
   Targets targets{codegen::cpu_target(), {}};
+  if (options.codegen == Codegen::Cpp) targets.cpu.strips = false;
   for (const graph::Value& v : graph.values()) add(targets, v.type.device);
   return targets;
 }

@@ -19,6 +19,22 @@ const TensorType* operand(const Graph& g, const Node& n, size_t i) {
   return v && v->valid() ? &g.type(*v) : nullptr;
 }
 
+constexpr int64_t kSmallImage = 256 << 10;  // elements that are copied in less time than the library takes to begin
+
+bool pays_on_cpu(const Graph& g, const Node& n) {
+  const ValueId image = std::get<ValueId>(n.args[0]);
+  const TensorType& x = g.type(image);
+  if (x.dtype != DType::F32) return false;
+  if (NodeId made = g.value(image).node; made.valid() && op_class(g.node(made).op) == OpClass::Pointwise) return true;
+  int64_t elements = 1;
+  for (sym::Expr e : x.sizes) {
+    auto size = g.arena().as_const(e);
+    if (!size || *size > kSmallImage) return false;
+    elements *= *size;
+  }
+  return elements <= kSmallImage;
+}
+
 }  // namespace
 
 bool is_depthwise(const Graph& g, const Node& n, const Targets& targets) {
@@ -26,7 +42,9 @@ bool is_depthwise(const Graph& g, const Node& n, const Targets& targets) {
   const TensorType *x = operand(g, n, 0), *w = operand(g, n, 1), *bias = operand(g, n, 2);
   const TensorType& out = g.type(n.outputs[0]);
   if (!x || !w || x->dim() != 4 || w->dim() != 4 || out.dim() != 4) return false;
-  if (!targets.of(out.device).slow_depthwise || x->device != out.device || w->device != out.device) return false;
+  const Target& target = targets.of(out.device);
+  if (!(target.is_gpu() ? target.slow_depthwise : target.strips) || x->device != out.device || w->device != out.device)
+    return false;
   if (out.dtype != DType::F32 && out.dtype != DType::F16 && out.dtype != DType::BF16) return false;
   if (x->dtype != out.dtype || w->dtype != out.dtype) return false;
   if (bias ? bias->dtype != out.dtype || bias->device != out.device : !std::holds_alternative<NoneArg>(n.args[2]))
@@ -41,8 +59,9 @@ bool is_depthwise(const Graph& g, const Node& n, const Targets& targets) {
   if (!channels || *channels < 2 || !a.is_const(*groups, *channels) || !a.is_const(x->sizes[1], *channels))
     return false;
   if (!a.is_const(w->sizes[1], 1) || !a.as_const(out.sizes[3])) return false;
-  return high && wide && *high >= 1 && *wide >= 1 && *wide <= kMostTapsOfRow && *high <= kMostTaps / *wide &&
-         *high * *wide > 1;
+  const bool fits = high && wide && *high >= 1 && *wide >= 1 && *wide <= kMostTapsOfRow && *high <= kMostTaps / *wide &&
+                    *high * *wide > 1;
+  return fits && (target.is_gpu() || pays_on_cpu(g, n));
 }
 
 bool is_depthwise_kernel(const Graph& g, const Node& n, const Targets& targets) {

@@ -7,7 +7,6 @@
 namespace braze::loop {
 namespace {
 
-constexpr int64_t kMostTaps = 16;     // each is written out
 constexpr int64_t kFarthestStep = 4;  // between the windows of neighbouring points
 
 bool sums_alone(const Stage& s) {
@@ -23,23 +22,26 @@ bool sums_alone(const Stage& s) {
 
 }  // namespace
 
-std::optional<Window> window_of(const Program& program, const Nest& nest) {
-  if (nest.outer.size() < 2 || nest.stages.empty() || nest.stages[0].axes.empty() || !sums_alone(nest.stages[0]))
-    return std::nullopt;
-  sym::ExprArena& arena = *program.arena;
-  const Stage& stage = nest.stages[0];
+bool sums_first(const Program& program, const Nest& nest) {
+  if (nest.stages.empty() || nest.stages[0].axes.empty() || !sums_alone(nest.stages[0])) return false;
   for (size_t s = 1; s < nest.stages.size(); ++s)
-    if (!nest.stages[s].axes.empty()) return std::nullopt;
-  for (const Axis& a : stage.axes)
-    if (!arena.as_const(a.extent)) return std::nullopt;
-  // What the stage reads is not written here: its loads may be done for several points before the first is stored.
-  for (const LoopOp& op : stage.ops) {
+    if (!nest.stages[s].axes.empty()) return false;
+  for (const LoopOp& op : nest.stages[0].ops) {
     if (op.code != OpCode::Load) continue;
-    if (is_indirect(arena, op.index)) return std::nullopt;
+    if (is_indirect(*program.arena, op.index)) return false;
     for (size_t s = 1; s < nest.stages.size(); ++s)
       for (const LoopOp& other : nest.stages[s].ops)
-        if (other.code == OpCode::Store && other.buffer == op.buffer) return std::nullopt;
+        if (other.code == OpCode::Store && other.buffer == op.buffer) return false;
   }
+  return true;
+}
+
+std::optional<Window> window_of(const Program& program, const Nest& nest) {
+  if (nest.outer.size() < 2 || !sums_first(program, nest)) return std::nullopt;
+  sym::ExprArena& arena = *program.arena;
+  const Stage& stage = nest.stages[0];
+  for (const Axis& a : stage.axes)
+    if (!arena.as_const(a.extent)) return std::nullopt;
   const Axis& tap = stage.axes.back();
   Window w;
   w.taps = *arena.as_const(tap.extent);

@@ -1,5 +1,7 @@
-// Convolutions of each channel by itself as nests of sums (graph/depthwise.h): over the window's rows and the places of
-// a row, in float.
+// Convolutions as nests of sums, in float: of each channel by itself (graph/depthwise.h) over the window's rows and the
+// places of a row, and those with windows of one element (graph/pointwise_convolution.h) over the channels.
+#include <utility>
+
 #include "lower/window.h"
 
 namespace braze::lower {
@@ -20,15 +22,46 @@ View by_place(Lowering& low, const graph::Node& node, graph::ValueId factors) {
   return to;
 }
 
+// The image with zeros around it, so that every place of every window is one of its own. What makes the image is
+// computed there, if nobody else reads it.
+View padded(Lowering& low, const graph::Node& node, graph::ValueId image, const std::vector<int64_t>& by) {
+  const TensorType& from = low.source.type(image);
+  TensorType t = from;
+  sym::ExprArena& a = low.arena;
+  for (size_t k = 0; k < 2; ++k) t.sizes[2 + k] = a.add(t.sizes[2 + k], a.constant(2 * by[k]));
+  const Expr row = a.mul(t.sizes[3], t.sizes[1]);
+  t.strides = {a.mul(t.sizes[2], row), a.constant(1), row, t.sizes[1]};
+  View to = low.fresh_buffer(t, /*exact=*/true);
+  std::vector<graph::LocId> locs;
+  if (node.loc.valid()) locs.push_back(node.loc);
+  low.pointwise_nest(low.nest_name(node) + "_padded", to, std::move(locs), [&](Body& body, std::span<const Expr> at) {
+    std::vector<Expr> place(at.begin(), at.end());
+    std::optional<Val> inside;
+    for (size_t k = 0; k < 2; ++k)
+      place[2 + k] = place_inside(low, body, a.sub(at[2 + k], a.constant(by[k])), from.sizes[2 + k], inside);
+    Val element{&body, low.emit(body, image, place)};
+    return (inside ? where(*inside, element, 0.0) : element).id;
+  });
+  return to;
+}
+
 }  // namespace
 
 void lower_depthwise(Lowering& low, graph::NodeId n) {
   const graph::Node& node = low.source.node(n);
   sym::ExprArena& a = low.arena;
   const graph::ValueId result = node.outputs[0], image = tensor(node, 0), factors = tensor(node, 1);
-  const auto stride = *numbers(a, node.args[3], 2), padding = *numbers(a, node.args[4], 2),
-             dilation = *numbers(a, node.args[5], 2);
-  View x = low.realise(image), w = by_place(low, node, factors);
+  const auto stride = *numbers(a, node.args[3], 2), dilation = *numbers(a, node.args[5], 2);
+  auto padding = *numbers(a, node.args[4], 2);
+  std::vector<Expr> extents = sizes(low, image);
+  View x, w;
+  if (!low.targets.of(low.source.type(result).device).is_gpu() && (padding[0] || padding[1])) {
+    x = padded(low, node, image, padding);
+    for (size_t k = 0; k < 2; ++k) extents[2 + k] = a.add(extents[2 + k], a.constant(2 * std::exchange(padding[k], 0)));
+  } else {
+    x = low.realise(image);
+  }
+  w = by_place(low, node, factors);
   View target = low.allocate(result);
   std::vector<Expr> at;
   std::vector<loop::Axis> outer = low.axes(target.sizes, target.strides, at), inner;
@@ -42,7 +75,7 @@ void lower_depthwise(Lowering& low, graph::NodeId n) {
       tap = low.symbols.loop_var('r', static_cast<int>(inner.size()), places);
       inner.push_back({tap, places});
     }
-    taps.push_back({{*a.as_const(places), stride[k], padding[k], dilation[k], sizes(low, image)[2 + k]}, tap});
+    taps.push_back({{*a.as_const(places), stride[k], padding[k], dilation[k], extents[2 + k]}, tap});
     factor.push_back(tap);
   }
   body.begin_stage(std::move(inner));
@@ -57,6 +90,30 @@ void lower_depthwise(Lowering& low, graph::NodeId n) {
   Val element = load(x, place);
   if (inside) element = where(*inside, element, 0.0);
   Val sum{&body, body.reduce(ReduceKind::Sum, DType::F32, (element * load(w, factor)).id)};
+  body.begin_stage({});
+  if (auto* bias = std::get_if<graph::ValueId>(&node.args[2]))
+    sum = sum + Val{&body, low.emit(body, *bias, std::span<const Expr>(&at[1], 1))};
+  body.store(target.buffer, low.indexing.dot(at, target.strides, target.offset), sum.id);
+  std::vector<graph::LocId> locs;
+  if (node.loc.valid()) locs.push_back(node.loc);
+  low.add(body.finish(low.nest_name(node), std::move(outer)), std::move(locs));
+}
+
+void lower_pointwise_convolution(Lowering& low, graph::NodeId n) {
+  const graph::Node& node = low.source.node(n);
+  const graph::ValueId result = node.outputs[0];
+  View x = low.realise(tensor(node, 0)), w = low.realise(tensor(node, 1)), target = low.allocate(result);
+  std::vector<Expr> at;
+  std::vector<loop::Axis> outer = low.axes(target.sizes, target.strides, at);
+  const Expr channels = sizes(low, tensor(node, 1))[1], k = low.symbols.loop_var('r', 0, channels),
+             zero = low.arena.constant(0);
+  Body body = low.body();
+  body.begin_stage({{k, channels}});
+  auto load = [&](const View& from, const std::vector<Expr>& index) {
+    return Val{&body, body.load(from.buffer, low.indexing.dot(index, from.strides, from.offset))};
+  };
+  Val product = load(x, std::vector{at[0], k, at[2], at[3]}) * load(w, std::vector{at[1], k, zero, zero});
+  Val sum{&body, body.reduce(ReduceKind::Sum, DType::F32, product.id)};
   body.begin_stage({});
   if (auto* bias = std::get_if<graph::ValueId>(&node.args[2]))
     sum = sum + Val{&body, low.emit(body, *bias, std::span<const Expr>(&at[1], 1))};

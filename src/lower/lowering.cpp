@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "graph/depthwise.h"
 #include "graph/narrow_product.h"
+#include "graph/pointwise_convolution.h"
 #include "graph/raises.h"
 #include "graph/shape.h"
 #include "lower/realise.h"
@@ -96,6 +97,7 @@ Lowering::Way Lowering::way_of(const graph::Node& node) const {
   if (!plain || (rules_ == Rules::None && !takes_random(node))) return Way::Extern;
   if (graph::is_narrow_product(source, node, targets)) return Way::Product;
   if (graph::is_depthwise_kernel(source, node, targets)) return Way::Depthwise;
+  if (graph::is_pointwise_convolution_kernel(source, node, targets)) return Way::PointwiseConvolution;
   switch (graph::op_class(node.op)) {
     case graph::OpClass::Pointwise: return takes_pointwise(source, node) ? Way::Element : Way::Extern;
     case graph::OpClass::Factory: return takes_factory(source, node) ? Way::Element : Way::Extern;
@@ -164,6 +166,9 @@ void Lowering::lower_node(NodeId n) {
       break;
     case Way::Depthwise:
       if (!dead()) lower_depthwise(*this, n);
+      return;
+    case Way::PointwiseConvolution:
+      if (!dead()) lower_pointwise_convolution(*this, n);
       return;
     case Way::Writes:
       if (dead() || lower_writes(*this, n)) return;

@@ -74,7 +74,17 @@ class Lowering {
   loop::Program program;
 
  private:
-  enum class Way : uint8_t { Element, View, Reduction, Product, Depthwise, Writes, Check, Extern };
+  enum class Way : uint8_t {
+    Element,
+    View,
+    Reduction,
+    Product,
+    Depthwise,
+    PointwiseConvolution,
+    Writes,
+    Check,
+    Extern
+  };
   struct State {
     std::optional<View> view;
     uint32_t uses = 0;    // readers, seen through views

@@ -57,9 +57,10 @@ bool takes_random(const graph::Node&);
 // Writes the node's results as nests; false: not this one, make it an extern call.
 bool lower_reduction(Lowering&, graph::NodeId);
 bool takes_reduction(const graph::Graph&, const graph::Node&);
-bool lower_product(Lowering&, graph::NodeId);    // graph/narrow_product.h
-void lower_depthwise(Lowering&, graph::NodeId);  // graph/depthwise.h
-bool lower_writes(Lowering&, graph::NodeId);     // cat, stack, scatters
+bool lower_product(Lowering&, graph::NodeId);                // graph/narrow_product.h
+void lower_depthwise(Lowering&, graph::NodeId);              // graph/depthwise.h
+void lower_pointwise_convolution(Lowering&, graph::NodeId);  // graph/pointwise_convolution.h
+bool lower_writes(Lowering&, graph::NodeId);                 // cat, stack, scatters
 bool takes_writes(const graph::Graph&, const graph::Node&);
 void lower_check(Lowering&, graph::NodeId);  // braze::check
 // A value of the node's index number k (graph/raises.h), checked when it runs.

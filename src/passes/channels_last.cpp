@@ -4,6 +4,7 @@
 
 #include "graph/depthwise.h"
 #include "graph/packed_weight.h"
+#include "graph/pointwise_convolution.h"
 #include "passes/builder.h"
 
 namespace braze::passes {
@@ -31,8 +32,9 @@ bool fits(const Graph& g, const Targets& targets, const Node& n, bool packed) {
   const TensorType& y = g.type(n.outputs[0]);
   auto* transposed = std::get_if<bool>(&n.args[6]);
   auto* groups = std::get_if<Expr>(&n.args[8]);
-  const bool prefers = targets.of(y.device).prefers_channels_last ||
-                       (packed && y.device.type == DeviceType::CPU && is_elementwise(g, n));
+  const bool prefers =
+      targets.of(y.device).prefers_channels_last ||
+      (packed && y.device.type == DeviceType::CPU && (is_elementwise(g, n) || graph::is_depthwise(g, n, targets)));
   return prefers && y.dim() == 4 && y.dtype != DType::F64 && transposed && !*transposed && groups &&
          (g.arena().is_const(*groups, 1) || graph::is_depthwise(g, n, targets));
 }
@@ -108,7 +110,8 @@ class Pass {
     }
     std::vector<Arg> args = r_.map_args(n);
     args[0] = in_channels_last(n, std::get<ValueId>(n.args[0]));
-    if (!is_packed(n)) args[1] = in_channels_last(n, std::get<ValueId>(n.args[1]));
+    if (!is_packed(n) && !graph::is_pointwise_convolution(g_, n, targets_))
+      args[1] = in_channels_last(n, std::get<ValueId>(n.args[1]));
     graph::NodeId id = r_.copy(n, std::move(args));
     if (!there) settle(n, n.outputs[0], r_.out().node(id).outputs[0]);
   }

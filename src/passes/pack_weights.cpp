@@ -1,6 +1,8 @@
 #include "passes/pack_weights.h"
 
+#include "graph/depthwise.h"
 #include "graph/packed_weight.h"
+#include "graph/pointwise_convolution.h"
 #include "passes/builder.h"
 #include "passes/frozen.h"
 
@@ -21,7 +23,9 @@ class Packer {
 
   Graph run() {
     for (const Node& n : g_.nodes()) {
-      if (n.op == Op::convolution && takes_convolution(n))
+      if (graph::is_pointwise_convolution(g_, n, targets_) && is_weight(n.args[1], DType::F32))
+        pointwise(n);
+      else if (n.op == Op::convolution && takes_convolution(n) && !graph::is_depthwise(g_, n, targets_))
         convolution(n);
       else if ((n.op == Op::mm && takes_product(n, 0)) || (n.op == Op::addmm && takes_addmm(n)))
         linear(n);
@@ -105,6 +109,20 @@ class Packer {
     std::vector<Arg> a = r_.map_args(n);
     call(n, graph::packed_convolution(),
          {a[0], a[1], a[2], a[4], a[3], a[5], a[8], std::string("none"), DoubleList(), std::string()});
+  }
+
+  // A kernel of ours, for which factors of neighbouring results lie next to each other.
+  void pointwise(const Node& n) {
+    std::vector<Arg> args = r_.map_args(n);
+    const auto& sizes = g_.type(n.outputs[0]).sizes;
+    if (g_.arena().is_const(sizes[2], 1) && g_.arena().is_const(sizes[3], 1)) {  // sums along the rows that there are
+      r_.copy(n);
+      return;
+    }
+    Builder b(r_.out(), n, {}, g_);
+    auto swapped = [&](Arg v) { return b.call(Op::transpose_int, {std::move(v), b.k(0), b.k(1)}); };
+    args[1] = swapped(b.call(Op::clone, {swapped(args[1]), graph::MemoryFormatArg{0}}));
+    r_.copy(n, std::move(args));
   }
 
   // Its weight has a row for each column of the result.

@@ -38,6 +38,7 @@ void initialise_aarch64() {
 void describe_aarch64(Target& t, const llvm::StringMap<bool>&) {
   t.vector_bits = 128;
   t.library_bits = 128;
+  t.strips = true;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "codegen/llvm/math.h"
 #include "loop/analysis.h"
+#include "loop/window.h"
 #include "schedule/mapping.h"
 
 namespace braze::codegen::cpu {
@@ -106,6 +107,8 @@ void Emitter::choose_shape() {
         while (copies_ > 1 && *extent % (static_cast<int64_t>(copies_) * width_)) copies_ /= 2;
     }
   }
+  if (accumulators) choose_strip();
+  if (strip_) copies_ = 1;
   bool loops =
       std::any_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return !s.axes.empty(); });
   int64_t group = static_cast<int64_t>(width_) * copies_;
@@ -143,6 +146,7 @@ std::vector<Expr> Emitter::digit_extents() {
     Expr e = nest_.outer[i].extent;
     if (outer_vector_ && i + 1 == n) e = blocks_;
     if (tiled_ && i + 2 == n) e = arena_.ceildiv(e, arena_.constant(kTile));
+    if (strip_ == i) e = arena_.ceildiv(e, arena_.constant(strip_points_));
     out.push_back(e);
   }
   if (stripe_ > 1) {
@@ -202,7 +206,7 @@ void Emitter::emit_entry(const std::string& symbol, llvm::Function* body) {
   if (arena_.is_const(n, 1)) {
     B.CreateCall(body, {context, B.getInt64(0), B.getInt64(1)});
   } else {
-    int64_t points = tiled_ ? kTile * kTile : outer_vector_ ? block_ : 1;
+    int64_t points = tiled_ ? kTile * kTile : outer_vector_ ? block_ * strip_points_ : 1;
     Value* grain = B.getInt64(static_cast<uint64_t>(std::max<int64_t>(1, nest_.mapping.grain)));
     if (Expr work = schedule::point_work(arena_, nest_); !arena_.as_const(work)) {
       Value *one = B.getInt64(1), *cost = emit(work);
@@ -314,7 +318,7 @@ void Emitter::run_units(Value* lo, Value* hi) {
 void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   size_t n = nest_.outer.size();
   for (size_t i = 0; i < n; ++i)
-    if (!outer_vector_ || i + (tiled_ ? 2 : 1) < n) bind(nest_.outer[i].var, digits[i], top());
+    if (strip_ != i && (!outer_vector_ || i + (tiled_ ? 2 : 1) < n)) bind(nest_.outer[i].var, digits[i], top());
   if (!outer_vector_) {
     run_stages();
     return;
@@ -337,6 +341,8 @@ void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   vector_.var = nest_.outer[n - 1].var;
   if (tiled_) {
     run_tile(B.CreateMul(row_of_tiles, B.getInt64(kTile), "", true, true), begin, end);
+  } else if (strip_) {
+    run_strip(digits[*strip_], [&] { run_stages(); }, begin, end);
   } else {
     run_columns(begin, end, block_length_, [&] { run_stages(); });
   }
@@ -481,6 +487,14 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
 Emitter::Values Emitter::run_last_axis(const loop::Stage& stage, Value* begin, Value* end,
                                        std::optional<int64_t> length, Values carried) {
   const loop::Axis& axis = stage.axes.back();
+  if (strip_ && length && *length <= loop::kMostTaps) {
+    // Written out, so that points of a strip share what neighbouring windows read.
+    for (int64_t i = 0; i < *length; ++i) {
+      bind(axis.var, B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(i))), top());
+      run_ops(stage, &carried);
+    }
+    return carried;
+  }
   if (outer_vector_ || width_ == 1)
     return loop(begin, end, 1, length && *length > 0, std::move(carried), [&](Value* iv, Values current) {
       bind(axis.var, iv, top());

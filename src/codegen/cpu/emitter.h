@@ -62,7 +62,7 @@ class Emitter {
     Value* iv = nullptr;  // its value in lane 0 of copy 0
     int copies = 1;
     Value* mask = nullptr;     // lanes in use; null: all. Only with one copy, or with rows.
-    std::optional<Expr> rows;  // tiles: copies are the next values of this variable, not the next vectors
+    std::optional<Expr> rows;  // tiles, strips: copies are the next values of this variable, not the next vectors
   };
   struct Accumulator {  // of one Reduce op
     const LoopOp* op = nullptr;
@@ -111,6 +111,11 @@ class Emitter {
   Expr units();
   bool stores_to(BufferId buffer) const;
   bool loads_from(BufferId buffer) const;
+
+  // strips.cpp
+  void choose_strip();
+  void run_strip(Value* digit, const std::function<void()>& point, Value* begin, Value* end);
+  const LoopOp* product_of(const Accumulator& a) const;
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);
@@ -199,9 +204,11 @@ class Emitter {
   int64_t block_ = 0;                    // Outer: points of the last axis per unit
   std::optional<int64_t> block_length_;  // Outer: known and equal for all blocks
   bool outer_vector_ = false;
-  Expr blocks_;         // Outer: blocks per row
-  bool tiled_ = false;  // the last two outer axes in tiles
-  int64_t stripe_ = 1;  // columns of tiles that are walked together
+  Expr blocks_;                  // Outer: blocks per row
+  bool tiled_ = false;           // the last two outer axes in tiles
+  int64_t stripe_ = 1;           // columns of tiles that are walked together
+  std::optional<size_t> strip_;  // Outer: an outer axis of which several points run at once
+  int64_t strip_points_ = 1;
 
   std::vector<Scope> scopes_;
   std::unordered_map<uint32_t, std::pair<Lanes, int>> symbols_;

@@ -80,7 +80,11 @@ void Emitter::emit_load(const LoopOp& op) {
   if (vectorised() && ((local && outer_vector_) || varies(index))) {
     out.vec = true;
     out.depth = top();
-    for (int c = 0; c < vector_.copies; ++c) out.v.push_back(finish(load_lanes(op.buffer, index, c)));
+    for (int c = 0; c < vector_.copies; ++c) {
+      // Rows that read the same share it.
+      const bool same = c > 0 && !local && vector_.rows && !arena_.contains(index, *vector_.rows);
+      out.v.push_back(same ? out.v[0] : finish(load_lanes(op.buffer, index, c)));
+    }
   } else {
     int depth = depth_of(index);
     bool hoist = !local && !stores_to(op.buffer);
@@ -106,14 +110,13 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
     return B.CreateAlignedLoad(type, p, align);
   }
   auto step = lane_step(index);
-  if (step && *step == 0)
-    return vb_.splat(B.CreateAlignedLoad(element, address(buffer, at_copy(index, copy)), align), width_);
-  if (step && *step == 1) {
-    // Copies lie at a fixed distance where the index is affine in the vectorised variable.
+  if (step && (*step == 0 || *step == 1)) {
+    // Copies lie at a fixed distance where the index is affine in the vectorised variable, or that of the rows.
     Expr moved = at_copy(index, copy);
     auto distance = arena_.as_const(arena_.sub(moved, index));
     Value* p = distance ? address(buffer, index) : address(buffer, moved);
     if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
+    if (*step == 0) return vb_.splat(B.CreateAlignedLoad(element, p, align), width_);
     if (!vector_.mask) return B.CreateAlignedLoad(type, p, align);
     if (vb_.target.loads_masked(size_of(dtype)))
       return B.CreateMaskedLoad(type, p, align, vector_.mask, llvm::Constant::getNullValue(type));

@@ -90,6 +90,15 @@ void Emitter::update_reduction(Accumulator& a, const Lanes& operand, Values& car
     return;
   }
   Lanes x = operand;
+  if (const LoopOp* product = product_of(a)) {
+    Lanes &left = value(product->args[0]), &right = value(product->args[1]);
+    for (int c = 0; c < (a.vec ? vector_.copies : 1); ++c) {
+      auto factor = [&](Lanes& l) { return emit_cast(vb_, a.vec ? copy_of(l, c) : l.v[0], l.dtype, DType::F32); };
+      Value*& sum = carried[a.first + static_cast<size_t>(c)];
+      sum = vb_.fma(factor(left), factor(right), sum);
+    }
+    return;
+  }
   for (int c = 0; c < (a.vec ? vector_.copies : 1); ++c) {
     Value* v = a.vec ? copy_of(x, c) : x.v[0];
     if (!is_index(a.op->reduce)) v = emit_cast(vb_, v, x.dtype, a.op->dtype);

@@ -90,6 +90,7 @@ void describe_x86_level(Target& t, bool avx2, bool avx512) {
   t.scatter = avx512 ? 4 : 0;
   t.library_bits = avx2 ? 256 : 0;
   t.streaming_stores = true;
+  t.strips = avx2;
 }
 
 void describe_x86(Target& t, const llvm::StringMap<bool>& features) {

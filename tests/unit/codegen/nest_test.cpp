@@ -118,6 +118,50 @@ TEST(Nest, Reductions) {
       }
 }
 
+// Products of matrices and windows of rows, of which several points of an axis are computed at once: with and without a
+// rest of the axis and of the vectors, one sum or two, and what follows them.
+TEST(Nest, Strips) {
+  auto buffer = [](int i, const std::string& name, const std::string& size, const std::string& what) {
+    return "buffer %" + str(i) + " \"" + name + "\" f32 cpu " + what + " sizes [" + size + "] strides [1]\n";
+  };
+  for (int64_t rows : {2, 5, 7, 17})
+    for (int64_t cols : {3, 16, 40, 49, 130})
+      for (int64_t length : {1, 2, 9, 33, 200}) {
+        const std::string r = str(rows), c = str(cols), k = str(length), all = str(rows * cols);
+        check("program\n" + buffer(0, "a", str(rows * length), "input 0") +
+                  buffer(1, "b", str(length * cols), "input 1") + buffer(2, "bias", r, "input 2") +
+                  buffer(3, "o", all, "output") + "nest \"n\" outer [i0: " + r + ", i1: " + c +
+                  "] vector outer tile 0 grain 1 locs [] {\n  stage [r0: " + k + "] {\n    v0 = load f32 %0[r0 + " + k +
+                  "*i0]\n    v1 = load f32 %1[i1 + " + c +
+                  "*r0]\n    v2 = mul f32 v0, v1\n    v3 = reduce f32 sum v2\n    v4 = reduce f32 sum v1\n  }\n" +
+                  "  stage [] {\n    v5 = load f32 %2[i0]\n    v6 = add f32 v3, v5\n    v7 = max f32 v6, v4\n    store "
+                  "%3[i1 + " +
+                  c + "*i0] = v7\n  }\n}\noutput view %3 f32 sizes [" + all + "] strides [1] offset 0\n",
+              {filled(DType::F32, {rows * length}, 5), filled(DType::F32, {length * cols}, 7),
+               filled(DType::F32, {rows}, 3)},
+              2e-5);
+        if (HasFatalFailure()) return;
+      }
+  for (int64_t places : {2, 7, 12, 19})
+    for (int64_t channels : {3, 16, 24, 50})
+      for (int64_t step : {1, 2}) {
+        const int64_t wide = (places - 1) * step + 5;
+        const std::string w = str(places), c = str(channels), row = str(wide * channels),
+                          all = str(2 * places * channels);
+        check("program\n" + buffer(0, "x", str(4 * wide * channels), "input 0") +
+                  buffer(1, "w", str(15 * channels), "input 1") + buffer(2, "o", all, "output") +
+                  "nest \"n\" outer [i0: 2, i1: " + w + ", i2: " + c +
+                  "] vector outer tile 0 grain 1 locs [] {\n  stage [r0: 3, r1: 5] {\n    v0 = load f32 %0[i2 + " + c +
+                  "*r1 + " + str(step * channels) + "*i1 + " + row + "*i0 + " + row +
+                  "*r0]\n    v1 = load f32 %1[i2 + " + c + "*r1 + " + str(5 * channels) +
+                  "*r0]\n    v2 = mul f32 v0, v1\n    v3 = reduce f32 sum v2\n  }\n" +
+                  "  stage [] {\n    store %2[i2 + " + c + "*i1 + " + str(places * channels) +
+                  "*i0] = v3\n  }\n}\noutput view %2 f32 sizes [" + all + "] strides [1] offset 0\n",
+              {filled(DType::F32, {4 * wide * channels}, 5), filled(DType::F32, {15 * channels}, 7)}, 2e-5);
+        if (HasFatalFailure()) return;
+      }
+}
+
 TEST(Nest, MeanAndVarianceOfOneValue) {
   // Much farther from zero than from each other.
   auto far = [](int64_t n) {

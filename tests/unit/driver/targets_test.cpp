@@ -17,7 +17,7 @@ constexpr const char* kOnGpus = R"(graph {
 })";
 
 TEST(Targets, AreThoseOfTheDevices) {
-  Targets t = targets_of(graph::parse(kOnGpus));
+  Targets t = targets_of(graph::parse(kOnGpus), {});
   ASSERT_EQ(t.gpus.size(), 1u);
   EXPECT_TRUE(t.of({DeviceType::CUDA, 1}).is_gpu());
   EXPECT_FALSE(t.of({DeviceType::CPU, -1}).is_gpu());
@@ -26,7 +26,7 @@ TEST(Targets, AreThoseOfTheDevices) {
 
 TEST(Targets, WithoutAGpuAllIsSaidButNothingRuns) {
   graph::Graph g = graph::parse(kOnGpus);
-  const Targets t = targets_of(g);
+  const Targets t = targets_of(g, {});
   const Target& gpu = t.of({DeviceType::CUDA, 1});
   if (gpu.unavailable.empty()) GTEST_SKIP() << "there are two GPUs";
   EXPECT_EQ(gpu.text(), h200().text());

@@ -215,6 +215,24 @@ TEST(Lower, EqualLayersGiveEqualNests) {
   for (size_t k = 0; k < keys.size() / 2; ++k) EXPECT_EQ(keys[k], keys[k + keys.size() / 2]);
 }
 
+// The program's first result is the graph's, with inputs of small whole numbers.
+void expect_as_graph(const loop::Program& p, const graph::Graph& g, const std::string& text) {
+  std::vector<loop::HostTensor> in;
+  std::vector<graph::HostTensor> same;
+  for (const graph::Input& i : g.inputs) {
+    std::vector<int64_t> sizes, strides;
+    for (sym::Expr e : g.type(i.value).sizes) sizes.push_back(*g.arena().as_const(e));
+    for (sym::Expr e : g.type(i.value).strides) strides.push_back(*g.arena().as_const(e));
+    loop::HostTensor t = loop::host_tensor(DType::F32, sizes);
+    for (size_t k = 0; k < t.storage.size() / 4; ++k)
+      loop::set_number(t, static_cast<int64_t>(k), static_cast<double>((k * 7 + 3) % 11) - 5);
+    t.strides = strides;
+    same.push_back({DType::F32, sizes, elements(t)});
+    in.push_back(std::move(t));
+  }
+  EXPECT_EQ(elements(loop::run(p, in)[0]), graph::interpret(g, same)[0].data) << text;
+}
+
 // Convolutions of each channel by itself, as nests of sums: windows over the edges, strides, dilation, one row or
 // column, with and without bias, against the interpreter of graphs.
 TEST(Lower, DepthwiseConvolutionsAreSumsOverWindows) {
@@ -227,7 +245,7 @@ TEST(Lower, DepthwiseConvolutionsAreSumsOverWindows) {
       {"1,2,6,3", "36,1,6,2", "2,1,6,1", "none", "[1], [0], [1]", "1,2,1,3", "6,1,6,2"},
   };
   Targets targets;
-  targets.cpu.slow_depthwise = true;
+  targets.cpu.strips = true;
   for (const auto& c : cases) {
     std::string text = std::string("graph {\n%0: f32[") + c.image + "]{" + c.strides + "} = input argument\n%1: f32[" +
                        c.weight + "] = input argument\n%2: f32[" + c.image[2] + "] = input argument\n%3: f32[" +
@@ -237,22 +255,40 @@ TEST(Lower, DepthwiseConvolutionsAreSumsOverWindows) {
     graph::verify(g);
     loop::Program p = lower::lower(g, {}, targets);
     loop::verify(p);
-    EXPECT_EQ(nests(p), 2u) << loop::print(p);
-    EXPECT_EQ(p.items.size(), 2u);
-    std::vector<loop::HostTensor> in;
-    std::vector<graph::HostTensor> same;
-    for (const graph::Input& i : g.inputs) {
-      std::vector<int64_t> sizes, strides;
-      for (sym::Expr e : g.type(i.value).sizes) sizes.push_back(*g.arena().as_const(e));
-      for (sym::Expr e : g.type(i.value).strides) strides.push_back(*g.arena().as_const(e));
-      loop::HostTensor t = loop::host_tensor(DType::F32, sizes);
-      for (size_t k = 0; k < t.storage.size() / 4; ++k)
-        loop::set_number(t, static_cast<int64_t>(k), static_cast<double>((k * 7 + 3) % 11) - 5);
-      t.strides = strides;
-      same.push_back({DType::F32, sizes, elements(t)});
-      in.push_back(std::move(t));
-    }
-    EXPECT_EQ(elements(loop::run(p, in)[0]), graph::interpret(g, same)[0].data) << text;
+    // The factors anew, the image with zeros around it, the sums.
+    const size_t expected = std::string_view(c.how).find("[0]") == std::string_view::npos ? 3 : 2;
+    EXPECT_EQ(nests(p), expected) << loop::print(p);
+    EXPECT_EQ(p.items.size(), expected);
+    expect_as_graph(p, g, text);
+  }
+}
+
+// Convolutions with windows of one element are products: of planes, of pixels with the factors of neighbouring results
+// next to each other, and of single ones.
+TEST(Lower, PointwiseConvolutionsAreSumsOverChannels) {
+  struct {
+    const char *image, *strides, *weight, *weight_strides, *bias, *result, *result_strides;
+  } cases[] = {
+      {"2,3,5,6", "90,30,6,1", "4,3,1,1", "3,1,1,1", "%2", "2,4,5,6", "120,30,6,1"},
+      {"1,3,5,6", "90,1,18,3", "4,3,1,1", "1,4,1,1", "none", "1,4,5,6", "120,1,24,4"},
+      {"3,5,1,1", "5,1,1,1", "4,5,1,1", "5,1,1,1", "%2", "3,4,1,1", "4,1,1,1"},
+  };
+  Targets targets;
+  targets.cpu.strips = true;
+  for (const auto& c : cases) {
+    std::string text = std::string("graph {\n%0: f32[") + c.image + "]{" + c.strides + "} = input argument\n%1: f32[" +
+                       c.weight + "]{" + c.weight_strides +
+                       "} = input argument\n%2: f32[4] = input argument\n%3: f32[" + c.result + "]{" +
+                       c.result_strides + "} = aten::convolution(%0, %1, " + c.bias +
+                       ", [1, 1], [0, 0], [1, 1], false, [0, 0], 1)\nreturn %3\n}";
+    graph::Graph g = graph::parse(text);
+    graph::verify(g);
+    loop::Program p = lower::lower(g, {}, targets);
+    loop::verify(p);
+    EXPECT_EQ(nests(p), 1u) << loop::print(p);
+    EXPECT_EQ(p.items.size(), 1u);
+    expect_as_graph(p, g, text);
+    EXPECT_EQ(nests(lower::lower(g, {}, {})), 0u);
   }
 }
 

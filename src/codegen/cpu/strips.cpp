@@ -1,0 +1,104 @@
+// Strips: sums of which neighbouring points of an outer axis share an operand, as products of matrices and convolutions
+// are. Several of them at once, each with an accumulator of its own, read it once (register tiling).
+#include <algorithm>
+
+#include "codegen/cpu/emitter.h"
+#include "loop/window.h"
+
+namespace braze::codegen::cpu {
+
+using loop::OpCode;
+
+namespace {
+
+// With one accumulator each, and as many registers again for what they read.
+constexpr int64_t kMostPoints = 8, kMostPointsOfSixteen = 7;
+
+// How many points of an axis at once: the fewest steps, where each has a cost of its own.
+int64_t points_at_once(int64_t extent, int64_t most) {
+  constexpr int64_t kStep = 2;  // what a step costs beside its points
+  int64_t best = 1, least = INT64_MAX;
+  for (int64_t n = std::min(extent, most); n >= 2; --n) {
+    const int64_t rest = extent % n, cost = extent / n * (n + kStep) + (rest ? rest + kStep : 0);
+    // The same cost without a rest is less code.
+    if (cost < least || (cost == least && rest == 0)) best = n, least = cost;
+  }
+  return best;
+}
+
+}  // namespace
+
+void Emitter::choose_strip() {
+  if (nest_.outer.size() < 2 || width_ == 1 || !vb_.target.strips || !loop::sums_first(program_, nest_)) return;
+  int64_t sums = 0;
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      const bool memory = op.code == OpCode::Load || op.code == OpCode::Store;
+      if (op.code == OpCode::Indirect || op.atomic_add) return;
+      if (memory && program_.buffers[op.buffer].kind == loop::BufferKind::Local) return;
+      sums += op.code == OpCode::Reduce;
+    }
+  const bool few = vb_.target.architecture == Target::Architecture::X86_64 && vb_.target.vector_bits < 512;
+  int64_t most = (few ? kMostPointsOfSixteen : kMostPoints) / std::max<int64_t>(1, sums);
+  for (size_t s = 1; s < nest_.stages.size(); ++s)
+    if (body_cost(nest_.stages[s]) > 40)
+      most = std::min(most, kMostPoints / 2);  // what follows the sums needs registers, too
+  const Expr last = nest_.outer.back().var;
+  auto moves = [&](const LoopOp& op, Expr var) { return op.code == OpCode::Load && arena_.contains(op.index, var); };
+  for (size_t i = nest_.outer.size() - 1; i-- > 0;) {
+    auto extent = arena_.as_const(nest_.outer[i].extent);
+    if (!extent || *extent < 2) continue;
+    const Expr var = nest_.outer[i].var;
+    bool shared = false, own = false;
+    for (const LoopOp& op : nest_.stages[0].ops) {
+      own |= moves(op, var);
+      shared |= moves(op, last) && !moves(op, var);
+    }
+    const int64_t points = points_at_once(*extent, most);
+    if (!shared || !own || points < 2) continue;
+    strip_ = i;
+    strip_points_ = points;
+    return;
+  }
+}
+
+// The strip that begins at points [digit * strip_points_]: the last one may be shorter.
+void Emitter::run_strip(Value* digit, const std::function<void()>& point, Value* begin, Value* end) {
+  const Expr var = nest_.outer[*strip_].var;
+  const int64_t extent = *arena_.as_const(nest_.outer[*strip_].extent), rest = extent % strip_points_;
+  auto number = [&](int64_t n) { return B.getInt64(static_cast<uint64_t>(n)); };
+  auto run = [&](Value* first, int64_t points) {
+    bind(var, first, top());
+    run_columns(begin, end, block_length_, [&] {
+      if (points > 1) {
+        vector_.rows = var;
+        vector_.copies = static_cast<int>(points);
+      }
+      point();
+      vector_.rows.reset();
+      vector_.copies = 1;
+    });
+  };
+  Value* first = B.CreateMul(digit, number(strip_points_), "", true, true);
+  if (!rest) return run(first, strip_points_);
+  // Loops of one step or none, so that what one of them computes is not taken for known behind it.
+  Value* whole = B.CreateICmpSLT(first, number(extent - rest));
+  auto once = [&](Value* stop, int64_t points) {
+    loop(first, stop, strip_points_, false, {}, [&](Value* at, Values) {
+      run(at, points);
+      return Values();
+    });
+  };
+  once(B.CreateSelect(whole, B.CreateAdd(first, number(1)), first), strip_points_);
+  once(B.CreateSelect(whole, first, B.CreateAdd(first, number(1))), rest);
+}
+
+// A sum of products takes each in with one rounding. nullptr: the operand is no product of its type.
+const LoopOp* Emitter::product_of(const Accumulator& a) const {
+  if (!strip_ || a.op->reduce != loop::ReduceKind::Sum || a.op->dtype != DType::F32) return nullptr;
+  for (const LoopOp& op : stage_->ops)
+    if (op.result == a.op->args[0]) return op.code == OpCode::Mul && op.dtype == DType::F32 ? &op : nullptr;
+  return nullptr;
+}
+
+}  // namespace braze::codegen::cpu
