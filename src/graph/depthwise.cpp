@@ -1,9 +1,12 @@
 #include "graph/depthwise.h"
 
+#include <algorithm>
+
 namespace braze::graph {
 namespace {
 
-constexpr int64_t kMostTaps = 256, kMostTapsOfRow = 16;
+constexpr int64_t kMostTaps = 256, kMostTapsOfRow = 16, kMostStrideOfPlanes = 4;
+constexpr int64_t kFewestOfRow = 12;  // of planes: a row is copied at a cost of its own
 
 // A list of one or two constants.
 bool is_known(const Graph& g, const Arg& arg) {
@@ -21,11 +24,24 @@ const TensorType* operand(const Graph& g, const Node& n, size_t i) {
 
 constexpr int64_t kSmallImage = 256 << 10;  // elements that are copied in less time than the library takes to begin
 
+// Whether one node alone reads it.
+bool has_one_reader(const Graph& g, ValueId v) {
+  size_t readers = static_cast<size_t>(std::ranges::count(g.outputs, v));
+  for (const Writeback& w : g.writebacks) readers += w.value == v;
+  for (const Node& n : g.nodes()) {
+    Graph::for_each_operand(n, [&](ValueId operand) { readers += operand == v; });
+    if (readers > 1) return false;
+  }
+  return readers == 1;
+}
+
 bool pays_on_cpu(const Graph& g, const Node& n) {
   const ValueId image = std::get<ValueId>(n.args[0]);
   const TensorType& x = g.type(image);
   if (x.dtype != DType::F32) return false;
-  if (NodeId made = g.value(image).node; made.valid() && op_class(g.node(made).op) == OpClass::Pointwise) return true;
+  if (NodeId made = g.value(image).node;
+      made.valid() && op_class(g.node(made).op) == OpClass::Pointwise && has_one_reader(g, image))
+    return true;
   int64_t elements = 1;
   for (sym::Expr e : x.sizes) {
     auto size = g.arena().as_const(e);
@@ -65,8 +81,14 @@ bool is_depthwise(const Graph& g, const Node& n, const Targets& targets) {
 }
 
 bool is_depthwise_kernel(const Graph& g, const Node& n, const Targets& targets) {
-  return is_depthwise(g, n, targets) && g.arena().is_const(g.type(std::get<ValueId>(n.args[0])).strides[1], 1) &&
-         g.arena().is_const(g.type(n.outputs[0]).strides[1], 1);
+  if (!is_depthwise(g, n, targets)) return false;
+  const TensorType &x = *operand(g, n, 0), &w = *operand(g, n, 1), &out = g.type(n.outputs[0]);
+  auto next = [&](const TensorType& t, size_t dim) { return g.arena().is_const(t.strides[dim], 1); };
+  if (next(x, 1)) return next(out, 1);
+  if (targets.of(out.device).is_gpu() || !next(x, 3) || !next(out, 3)) return false;
+  const auto& strides = std::get<IntList>(n.args[3]).v;
+  return *g.arena().as_const(out.sizes[3]) >= kFewestOfRow &&
+         *g.arena().as_const(strides.back()) <= kMostStrideOfPlanes && !g.arena().is_const(w.sizes[2], 1);
 }
 
 }  // namespace braze::graph

@@ -1,5 +1,6 @@
 // Convolutions as nests of sums, in float: of each channel by itself (graph/depthwise.h) over the window's rows and the
 // places of a row, and those with windows of one element (graph/pointwise_convolution.h) over the channels.
+#include <array>
 #include <utility>
 
 #include "lower/window.h"
@@ -45,11 +46,82 @@ View padded(Lowering& low, const graph::Node& node, graph::ValueId image, const 
   return to;
 }
 
+// The same in planes, with what a row has at each place of the stride by itself: neighbours along the result read
+// neighbours. Sizes: images, channels, rows, places of the stride, the row's part at each.
+View padded_planes(Lowering& low, const graph::Node& node, graph::ValueId image, const std::vector<int64_t>& by,
+                   int64_t stride) {
+  const TensorType& from = low.source.type(image);
+  TensorType t = from;
+  sym::ExprArena& a = low.arena;
+  auto around = [&](size_t k) { return a.add(from.sizes[2 + k], a.constant(2 * by[k])); };
+  t.sizes = {from.sizes[0], from.sizes[1], around(0), a.constant(stride), a.ceildiv(around(1), a.constant(stride))};
+  t.strides = contiguous_strides(a, t.sizes);
+  View to = low.fresh_buffer(t, /*exact=*/true);
+  std::vector<graph::LocId> locs;
+  if (node.loc.valid()) locs.push_back(node.loc);
+  low.pointwise_nest(low.nest_name(node) + "_padded", to, std::move(locs), [&](Body& body, std::span<const Expr> at) {
+    std::vector<Expr> place(at.begin(), at.begin() + 4);
+    place[3] = a.add(a.mul(at[4], a.constant(stride)), at[3]);
+    std::optional<Val> inside;
+    for (size_t k = 0; k < 2; ++k)
+      place[2 + k] = place_inside(low, body, a.sub(place[2 + k], a.constant(by[k])), from.sizes[2 + k], inside);
+    Val element{&body, low.emit(body, image, place)};
+    return (inside ? where(*inside, element, 0.0) : element).id;
+  });
+  return to;
+}
+
+// Of planes: the taps of a row outside those of a column, so that rows of the result that run at once share rows of the
+// image.
+void lower_planes(Lowering& low, graph::NodeId n) {
+  const graph::Node& node = low.source.node(n);
+  sym::ExprArena& a = low.arena;
+  const graph::ValueId result = node.outputs[0], image = tensor(node, 0), factors = tensor(node, 1);
+  const auto stride = *numbers(a, node.args[3], 2), padding = *numbers(a, node.args[4], 2),
+             dilation = *numbers(a, node.args[5], 2);
+  const bool copied = padding[0] || padding[1] || stride[1] > 1;
+  View x = copied ? padded_planes(low, node, image, padding, stride[1]) : low.realise(image), w = low.realise(factors);
+  View target = low.allocate(result);
+  std::vector<Expr> at;
+  std::vector<loop::Axis> outer = low.axes(target.sizes, target.strides, at), inner;
+  std::array<Expr, 2> tap{};
+  for (size_t k : {1, 0}) {
+    const Expr places = sizes(low, factors)[2 + k];
+    tap[k] = a.constant(0);
+    if (low.indexing.is_one(places)) continue;
+    tap[k] = low.symbols.loop_var('r', static_cast<int>(inner.size()), places);
+    inner.push_back({tap[k], places});
+  }
+  const Expr down = a.add(a.mul(at[2], a.constant(stride[0])), a.mul(tap[0], a.constant(dilation[0]))),
+             along = a.mul(tap[1], a.constant(dilation[1])), step = a.constant(stride[1]);
+  std::vector<Expr> place{at[0], at[1], down};
+  if (copied) place.push_back(a.mod(along, step));
+  place.push_back(a.add(at[3], copied ? a.floordiv(along, step) : along));
+  Body body = low.body();
+  body.begin_stage(std::move(inner));
+  auto load = [&](const View& from, const std::vector<Expr>& index) {
+    return Val{&body, body.load(from.buffer, low.indexing.dot(index, from.strides, from.offset))};
+  };
+  Val product = load(x, place) * load(w, std::vector{at[1], a.constant(0), tap[0], tap[1]});
+  Val sum{&body, body.reduce(ReduceKind::Sum, DType::F32, product.id)};
+  body.begin_stage({});
+  if (auto* bias = std::get_if<graph::ValueId>(&node.args[2]))
+    sum = sum + Val{&body, low.emit(body, *bias, std::span<const Expr>(&at[1], 1))};
+  body.store(target.buffer, low.indexing.dot(at, target.strides, target.offset), sum.id);
+  std::vector<graph::LocId> locs;
+  if (node.loc.valid()) locs.push_back(node.loc);
+  low.add(body.finish(low.nest_name(node), std::move(outer)), std::move(locs));
+}
+
 }  // namespace
 
 void lower_depthwise(Lowering& low, graph::NodeId n) {
   const graph::Node& node = low.source.node(n);
   sym::ExprArena& a = low.arena;
+  if (!a.is_const(low.source.type(tensor(node, 0)).strides[1], 1)) {
+    lower_planes(low, n);
+    return;
+  }
   const graph::ValueId result = node.outputs[0], image = tensor(node, 0), factors = tensor(node, 1);
   const auto stride = *numbers(a, node.args[3], 2), dilation = *numbers(a, node.args[5], 2);
   auto padding = *numbers(a, node.args[4], 2);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "loop/analysis.h"
+#include "loop/window.h"
 #include "schedule/index.h"
 #include "schedule/normalise.h"
 
@@ -96,6 +97,25 @@ bool is_ordered(const sym::ExprArena& arena, const Stage& s) {
   });
 }
 
+// Sums over windows of which neighbours in the result's rows read neighbours: the taps of a column last, so that rows
+// that run at once share what they read (codegen/cpu/strips.cpp).
+bool put_columns_last(const loop::Program& p, Nest& n) {
+  sym::ExprArena& arena = *p.arena;
+  constexpr int64_t kFewestPoints = 8;
+  if (n.outer.size() < 2 || n.stages.empty() || n.stages[0].axes.size() != 2) return false;
+  Strides along;
+  count(arena, n.stages[0], n.outer.back().var, along);
+  if (along.other || !along.unit || estimate(arena, n.outer.back().extent) < kFewestPoints) return false;
+  for (int turns = 0; turns < 2; ++turns) {
+    if (loop::window_of(p, n)) {
+      canonical_names(arena, n);
+      return true;
+    }
+    std::swap(n.stages[0].axes[0], n.stages[0].axes[1]);
+  }
+  return false;
+}
+
 }  // namespace
 
 const Target& target_of(const Targets& targets, const loop::Program& p, const Nest& n) {
@@ -124,6 +144,8 @@ void choose_mapping(const Target& target, const loop::Program& p, Nest& n, const
   if (pointwise) {
     if (!n.outer.empty()) m.vector = Mapping::Vector::Outer;
     if (options.reordering && tile(arena, n)) m.tile = 32;
+  } else if (!target.is_gpu() && target.strips && put_columns_last(p, n)) {
+    m.vector = Mapping::Vector::Outer;
   } else {
     Strides inner, outer;
     double longest = 0;

@@ -60,6 +60,13 @@ void Emitter::choose_strip() {
     strip_points_ = points;
     return;
   }
+  // Or they share what their windows overlap in.
+  if (auto window = loop::window_of(program_, nest_)) {
+    const int64_t points = points_at_once(window->points, most);
+    if (points < 2) return;
+    strip_ = window->strip;
+    strip_points_ = points;
+  }
 }
 
 // The strip that begins at points [digit * strip_points_]: the last one may be shorter.
