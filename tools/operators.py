@@ -27,6 +27,11 @@ calls, which compute or raise as eager does. `torch._scaled_mm` and the operator
 `_weight_int4pack_mm`, ...) are calls. Weights that plain code unpacks and scales (int8, float8, two or eight groups of four bits to a
 byte or word) are multiplied where they are read: products of up to eight rows on a GPU, of one row on a CPU.
 
+Convolutions of `float32` images on a CPU are kernels where they are of each channel by itself, or have windows of one element and
+take no more than 12 million multiplications: sums of which several points share what they read. Bias and what follows are
+computed in them, the zeros around an image are written where it is made. On a GPU those of each channel by itself are, of images
+whose channels are next to each other.
+
 Sums, means, norms and softmax of `bfloat16` and `float16` are added up in float32, and so is what is added to elements
 of a tensor on a CPU (`scatter_add`, `index_add`, `scatter_reduce` with "sum"); a GPU's additions to memory round each, as eager's do there.
 

@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "codegen/llvm/math.h"
 #include "loop/analysis.h"
-#include "loop/window.h"
 #include "schedule/mapping.h"
 
 namespace braze::codegen::cpu {
@@ -487,8 +486,7 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
 Emitter::Values Emitter::run_last_axis(const loop::Stage& stage, Value* begin, Value* end,
                                        std::optional<int64_t> length, Values carried) {
   const loop::Axis& axis = stage.axes.back();
-  if (strip_ && length && *length <= loop::kMostTaps) {
-    // Written out, so that points of a strip share what neighbouring windows read.
+  if (writes_taps_out(stage, length)) {
     for (int64_t i = 0; i < *length; ++i) {
       bind(axis.var, B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(i))), top());
       run_ops(stage, &carried);

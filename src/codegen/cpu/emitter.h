@@ -115,6 +115,7 @@ class Emitter {
   // strips.cpp
   void choose_strip();
   void run_strip(Value* digit, const std::function<void()>& point, Value* begin, Value* end);
+  bool writes_taps_out(const loop::Stage& stage, std::optional<int64_t> taps) const;
   const LoopOp* product_of(const Accumulator& a) const;
 
   // reduce.cpp
@@ -172,6 +173,7 @@ class Emitter {
   void add_to(BufferId buffer, Expr index, Value* value);
   void add_lanes(BufferId buffer, Expr index, int copy, Value* value);
   Value* sum_of(Value* a, Value* b);
+  std::optional<int64_t> bytes(BufferId buffer) const;  // nullopt: its sizes vary
   std::optional<int64_t> footprint() const;
   bool streams(BufferId buffer, Expr index);
   Value* gather(BufferId buffer, Expr index, int copy, Type* element);

@@ -81,8 +81,8 @@ void Emitter::emit_load(const LoopOp& op) {
     out.vec = true;
     out.depth = top();
     for (int c = 0; c < vector_.copies; ++c) {
-      // Rows that read the same share it.
-      const bool same = c > 0 && !local && vector_.rows && !arena_.contains(index, *vector_.rows);
+      // Points of a strip, which has no indices that are loaded, share what they all read.
+      const bool same = c > 0 && strip_ && vector_.rows && !arena_.contains(index, *vector_.rows);
       out.v.push_back(same ? out.v[0] : finish(load_lanes(op.buffer, index, c)));
     }
   } else {
@@ -256,6 +256,18 @@ void Emitter::emit_store(const LoopOp& op) {
   }
 }
 
+std::optional<int64_t> Emitter::bytes(BufferId id) const {
+  const loop::Buffer& b = program_.buffers[id];
+  int64_t total = size_of(b.dtype);
+  for (size_t d = 0; d < b.sizes.size(); ++d) {
+    if (arena_.is_const(b.strides[d], 0)) continue;
+    auto n = arena_.as_const(b.sizes[d]);
+    if (!n) return std::nullopt;
+    total *= *n;
+  }
+  return total;
+}
+
 // Bytes of the buffers that the nest touches; nullopt: their sizes vary.
 std::optional<int64_t> Emitter::footprint() const {
   std::set<uint32_t> seen;
@@ -265,14 +277,9 @@ std::optional<int64_t> Emitter::footprint() const {
       if (op.code != loop::OpCode::Load && op.code != loop::OpCode::Store) continue;
       const loop::Buffer& b = program_.buffers[op.buffer];
       if (b.kind == BufferKind::Local || !seen.insert(op.buffer.index).second) continue;
-      int64_t bytes = size_of(b.dtype);
-      for (size_t d = 0; d < b.sizes.size(); ++d) {
-        if (arena_.is_const(b.strides[d], 0)) continue;
-        auto n = arena_.as_const(b.sizes[d]);
-        if (!n) return std::nullopt;
-        bytes *= *n;
-      }
-      total += bytes;
+      auto known = bytes(op.buffer);
+      if (!known) return std::nullopt;
+      total += *known;
     }
   return total;
 }

@@ -13,6 +13,10 @@ namespace {
 
 // With one accumulator each, and as many registers again for what they read.
 constexpr int64_t kMostPoints = 8, kMostPointsOfSixteen = 7;
+// Of an operand that points share: it is read vector by vector in steps of a row, once a strip, which only a cache near
+// by serves.
+constexpr int64_t kMostShared = int64_t{4} << 20;
+constexpr int64_t kMostWritten = 1024;  // instructions of taps that are written out
 
 // How many points of an axis at once: the fewest steps, where each has a cost of its own.
 int64_t points_at_once(int64_t extent, int64_t most) {
@@ -40,9 +44,11 @@ void Emitter::choose_strip() {
     }
   const bool few = vb_.target.architecture == Target::Architecture::X86_64 && vb_.target.vector_bits < 512;
   int64_t most = (few ? kMostPointsOfSixteen : kMostPoints) / std::max<int64_t>(1, sums);
-  for (size_t s = 1; s < nest_.stages.size(); ++s)
-    if (body_cost(nest_.stages[s]) > 40)
-      most = std::min(most, kMostPoints / 2);  // what follows the sums needs registers, too
+  const int cost = body_cost(nest_.stages[0]);
+  if (cost > 24) most = std::min<int64_t>(most, 4);
+  if (cost > 60) most = std::min<int64_t>(most, 2);
+  for (size_t s = 1; s < nest_.stages.size(); ++s)  // what follows the sums needs registers, too
+    if (body_cost(nest_.stages[s]) > 40) most = std::min<int64_t>(most, 4);
   const Expr last = nest_.outer.back().var;
   auto moves = [&](const LoopOp& op, Expr var) { return op.code == OpCode::Load && arena_.contains(op.index, var); };
   for (size_t i = nest_.outer.size() - 1; i-- > 0;) {
@@ -52,7 +58,7 @@ void Emitter::choose_strip() {
     bool shared = false, own = false;
     for (const LoopOp& op : nest_.stages[0].ops) {
       own |= moves(op, var);
-      shared |= moves(op, last) && !moves(op, var);
+      shared |= moves(op, last) && !moves(op, var) && bytes(op.buffer).value_or(kMostShared + 1) <= kMostShared;
     }
     const int64_t points = points_at_once(*extent, most);
     if (!shared || !own || points < 2) continue;
@@ -67,6 +73,11 @@ void Emitter::choose_strip() {
     strip_ = window->strip;
     strip_points_ = points;
   }
+}
+
+// Few taps of a strip are written out, so that its points share what neighbouring windows read.
+bool Emitter::writes_taps_out(const loop::Stage& stage, std::optional<int64_t> taps) const {
+  return strip_ && taps && *taps <= loop::kMostTaps && *taps * strip_points_ * body_cost(stage) <= kMostWritten;
 }
 
 // The strip that begins at points [digit * strip_points_]: the last one may be shorter.
