@@ -22,7 +22,7 @@ const TensorType* operand(const Graph& g, const Node& n, size_t i) {
   return v && v->valid() ? &g.type(*v) : nullptr;
 }
 
-constexpr int64_t kSmallImage = 256 << 10;  // elements that are copied in less time than the library takes to begin
+constexpr int64_t kSmallImage = 128 << 10;  // elements that are copied in less time than the library takes to begin
 
 // Whether one node alone reads it.
 bool has_one_reader(const Graph& g, ValueId v) {
