@@ -8,6 +8,43 @@
 namespace braze::lower {
 namespace {
 
+std::vector<graph::LocId> locs_of(const graph::Node& node) {
+  return node.loc.valid() ? std::vector{node.loc} : std::vector<graph::LocId>();
+}
+
+Val load(Lowering& low, Body& body, const View& from, std::span<const Expr> index) {
+  return {&body, body.load(from.buffer, low.indexing.dot(index, from.strides, from.offset))};
+}
+
+// The end of every convolution's nest: the products of the stage at hand added up, with the bias.
+void finish(Lowering& low, const graph::Node& node, Body& body, std::vector<loop::Axis> outer, std::span<const Expr> at,
+            const View& target, const Val& product) {
+  Val sum{&body, body.reduce(ReduceKind::Sum, DType::F32, product.id)};
+  body.begin_stage({});
+  if (auto* bias = std::get_if<graph::ValueId>(&node.args[2]))
+    sum = sum + Val{&body, low.emit(body, *bias, at.subspan(1, 1))};
+  body.store(target.buffer, low.indexing.dot(at, target.strides, target.offset), sum.id);
+  low.add(body.finish(low.nest_name(node), std::move(outer)), locs_of(node));
+}
+
+// A buffer with zeros around the image, whose elements lie where `place` says. What makes the image is computed there,
+// if nobody else reads it.
+template <class Place>
+View bordered(Lowering& low, const graph::Node& node, graph::ValueId image, const TensorType& type,
+              const std::vector<int64_t>& by, Place place_of) {
+  sym::ExprArena& a = low.arena;
+  View to = low.fresh_buffer(type, /*exact=*/true);
+  low.pointwise_nest(low.nest_name(node) + "_padded", to, locs_of(node), [&](Body& body, std::span<const Expr> at) {
+    std::vector<Expr> place = place_of(at);
+    std::optional<Val> inside;
+    for (size_t k = 0; k < 2; ++k)
+      place[2 + k] = place_inside(low, body, a.sub(place[2 + k], a.constant(by[k])), sizes(low, image)[2 + k], inside);
+    Val element{&body, low.emit(body, image, place)};
+    return (inside ? where(*inside, element, 0.0) : element).id;
+  });
+  return to;
+}
+
 // The factors with those of neighbouring channels next to each other, as the images have them: a copy of a few
 // kilobytes.
 View by_place(Lowering& low, const graph::Node& node, graph::ValueId factors) {
@@ -16,34 +53,20 @@ View by_place(Lowering& low, const graph::Node& node, graph::ValueId factors) {
   const Expr channels = t.sizes[0];
   t.strides = {a.constant(1), channels, a.mul(channels, t.sizes[3]), channels};
   View to = low.fresh_buffer(t, /*exact=*/true);
-  std::vector<graph::LocId> locs;
-  if (node.loc.valid()) locs.push_back(node.loc);
-  low.pointwise_nest(low.nest_name(node) + "_factors", to, std::move(locs),
+  low.pointwise_nest(low.nest_name(node) + "_factors", to, locs_of(node),
                      [&](Body& body, std::span<const Expr> at) { return low.emit(body, factors, at); });
   return to;
 }
 
-// The image with zeros around it, so that every place of every window is one of its own. What makes the image is
-// computed there, if nobody else reads it.
+// The image with zeros around it, so that every place of every window is one of its own.
 View padded(Lowering& low, const graph::Node& node, graph::ValueId image, const std::vector<int64_t>& by) {
-  const TensorType& from = low.source.type(image);
-  TensorType t = from;
+  TensorType t = low.source.type(image);
   sym::ExprArena& a = low.arena;
   for (size_t k = 0; k < 2; ++k) t.sizes[2 + k] = a.add(t.sizes[2 + k], a.constant(2 * by[k]));
   const Expr row = a.mul(t.sizes[3], t.sizes[1]);
   t.strides = {a.mul(t.sizes[2], row), a.constant(1), row, t.sizes[1]};
-  View to = low.fresh_buffer(t, /*exact=*/true);
-  std::vector<graph::LocId> locs;
-  if (node.loc.valid()) locs.push_back(node.loc);
-  low.pointwise_nest(low.nest_name(node) + "_padded", to, std::move(locs), [&](Body& body, std::span<const Expr> at) {
-    std::vector<Expr> place(at.begin(), at.end());
-    std::optional<Val> inside;
-    for (size_t k = 0; k < 2; ++k)
-      place[2 + k] = place_inside(low, body, a.sub(at[2 + k], a.constant(by[k])), from.sizes[2 + k], inside);
-    Val element{&body, low.emit(body, image, place)};
-    return (inside ? where(*inside, element, 0.0) : element).id;
-  });
-  return to;
+  return bordered(low, node, image, t, by,
+                  [](std::span<const Expr> at) { return std::vector<Expr>(at.begin(), at.end()); });
 }
 
 // The same in planes, with what a row has at each place of the stride by itself: neighbours along the result read
@@ -56,19 +79,9 @@ View padded_planes(Lowering& low, const graph::Node& node, graph::ValueId image,
   auto around = [&](size_t k) { return a.add(from.sizes[2 + k], a.constant(2 * by[k])); };
   t.sizes = {from.sizes[0], from.sizes[1], around(0), a.constant(stride), a.ceildiv(around(1), a.constant(stride))};
   t.strides = contiguous_strides(a, t.sizes);
-  View to = low.fresh_buffer(t, /*exact=*/true);
-  std::vector<graph::LocId> locs;
-  if (node.loc.valid()) locs.push_back(node.loc);
-  low.pointwise_nest(low.nest_name(node) + "_padded", to, std::move(locs), [&](Body& body, std::span<const Expr> at) {
-    std::vector<Expr> place(at.begin(), at.begin() + 4);
-    place[3] = a.add(a.mul(at[4], a.constant(stride)), at[3]);
-    std::optional<Val> inside;
-    for (size_t k = 0; k < 2; ++k)
-      place[2 + k] = place_inside(low, body, a.sub(place[2 + k], a.constant(by[k])), from.sizes[2 + k], inside);
-    Val element{&body, low.emit(body, image, place)};
-    return (inside ? where(*inside, element, 0.0) : element).id;
+  return bordered(low, node, image, t, by, [&](std::span<const Expr> at) {
+    return std::vector{at[0], at[1], at[2], a.add(a.mul(at[4], a.constant(stride)), at[3])};
   });
-  return to;
 }
 
 // Of planes: the taps of a row outside those of a column, so that rows of the result that run at once share rows of the
@@ -99,18 +112,9 @@ void lower_planes(Lowering& low, graph::NodeId n) {
   place.push_back(a.add(at[3], copied ? a.floordiv(along, step) : along));
   Body body = low.body();
   body.begin_stage(std::move(inner));
-  auto load = [&](const View& from, const std::vector<Expr>& index) {
-    return Val{&body, body.load(from.buffer, low.indexing.dot(index, from.strides, from.offset))};
-  };
-  Val product = load(x, place) * load(w, std::vector{at[1], a.constant(0), tap[0], tap[1]});
-  Val sum{&body, body.reduce(ReduceKind::Sum, DType::F32, product.id)};
-  body.begin_stage({});
-  if (auto* bias = std::get_if<graph::ValueId>(&node.args[2]))
-    sum = sum + Val{&body, low.emit(body, *bias, std::span<const Expr>(&at[1], 1))};
-  body.store(target.buffer, low.indexing.dot(at, target.strides, target.offset), sum.id);
-  std::vector<graph::LocId> locs;
-  if (node.loc.valid()) locs.push_back(node.loc);
-  low.add(body.finish(low.nest_name(node), std::move(outer)), std::move(locs));
+  const Expr factor[] = {at[1], a.constant(0), tap[0], tap[1]};
+  Val product = load(low, body, x, place) * load(low, body, w, factor);
+  finish(low, node, body, std::move(outer), at, target, product);
 }
 
 }  // namespace
@@ -156,19 +160,9 @@ void lower_depthwise(Lowering& low, graph::NodeId n) {
     const auto& [window, tap] = taps[k];
     place[2 + k] = place_inside(low, body, window.at(a, at[2 + k], tap), window.size, inside);
   }
-  auto load = [&](const View& from, std::span<const Expr> index) {
-    return Val{&body, body.load(from.buffer, low.indexing.dot(index, from.strides, from.offset))}.to(DType::F32);
-  };
-  Val element = load(x, place);
+  Val element = load(low, body, x, place).to(DType::F32);
   if (inside) element = where(*inside, element, 0.0);
-  Val sum{&body, body.reduce(ReduceKind::Sum, DType::F32, (element * load(w, factor)).id)};
-  body.begin_stage({});
-  if (auto* bias = std::get_if<graph::ValueId>(&node.args[2]))
-    sum = sum + Val{&body, low.emit(body, *bias, std::span<const Expr>(&at[1], 1))};
-  body.store(target.buffer, low.indexing.dot(at, target.strides, target.offset), sum.id);
-  std::vector<graph::LocId> locs;
-  if (node.loc.valid()) locs.push_back(node.loc);
-  low.add(body.finish(low.nest_name(node), std::move(outer)), std::move(locs));
+  finish(low, node, body, std::move(outer), at, target, element * load(low, body, w, factor).to(DType::F32));
 }
 
 void lower_pointwise_convolution(Lowering& low, graph::NodeId n) {
@@ -181,18 +175,9 @@ void lower_pointwise_convolution(Lowering& low, graph::NodeId n) {
              zero = low.arena.constant(0);
   Body body = low.body();
   body.begin_stage({{k, channels}});
-  auto load = [&](const View& from, const std::vector<Expr>& index) {
-    return Val{&body, body.load(from.buffer, low.indexing.dot(index, from.strides, from.offset))};
-  };
-  Val product = load(x, std::vector{at[0], k, at[2], at[3]}) * load(w, std::vector{at[1], k, zero, zero});
-  Val sum{&body, body.reduce(ReduceKind::Sum, DType::F32, product.id)};
-  body.begin_stage({});
-  if (auto* bias = std::get_if<graph::ValueId>(&node.args[2]))
-    sum = sum + Val{&body, low.emit(body, *bias, std::span<const Expr>(&at[1], 1))};
-  body.store(target.buffer, low.indexing.dot(at, target.strides, target.offset), sum.id);
-  std::vector<graph::LocId> locs;
-  if (node.loc.valid()) locs.push_back(node.loc);
-  low.add(body.finish(low.nest_name(node), std::move(outer)), std::move(locs));
+  const Expr place[] = {at[0], k, at[2], at[3]}, factor[] = {at[1], k, zero, zero};
+  Val product = load(low, body, x, place) * load(low, body, w, factor);
+  finish(low, node, body, std::move(outer), at, target, product);
 }
 
 }  // namespace braze::lower

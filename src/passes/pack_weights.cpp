@@ -113,12 +113,12 @@ class Packer {
 
   // A kernel of ours, for which factors of neighbouring results lie next to each other.
   void pointwise(const Node& n) {
-    std::vector<Arg> args = r_.map_args(n);
     const auto& sizes = g_.type(n.outputs[0]).sizes;
     if (g_.arena().is_const(sizes[2], 1) && g_.arena().is_const(sizes[3], 1)) {  // sums along the rows that there are
       r_.copy(n);
       return;
     }
+    std::vector<Arg> args = r_.map_args(n);
     Builder b(r_.out(), n, {}, g_);
     auto swapped = [&](Arg v) { return b.call(Op::transpose_int, {std::move(v), b.k(0), b.k(1)}); };
     args[1] = swapped(b.call(Op::clone, {swapped(args[1]), graph::MemoryFormatArg{0}}));

@@ -341,7 +341,7 @@ void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   if (tiled_) {
     run_tile(B.CreateMul(row_of_tiles, B.getInt64(kTile), "", true, true), begin, end);
   } else if (strip_) {
-    run_strip(digits[*strip_], [&] { run_stages(); }, begin, end);
+    run_strip(digits[*strip_], begin, end);
   } else {
     run_columns(begin, end, block_length_, [&] { run_stages(); });
   }

@@ -114,7 +114,7 @@ class Emitter {
 
   // strips.cpp
   void choose_strip();
-  void run_strip(Value* digit, const std::function<void()>& point, Value* begin, Value* end);
+  void run_strip(Value* digit, Value* begin, Value* end);
   bool writes_taps_out(const loop::Stage& stage, std::optional<int64_t> taps) const;
   const LoopOp* product_of(const Accumulator& a) const;
 

@@ -81,7 +81,7 @@ bool Emitter::writes_taps_out(const loop::Stage& stage, std::optional<int64_t> t
 }
 
 // The strip that begins at points [digit * strip_points_]: the last one may be shorter.
-void Emitter::run_strip(Value* digit, const std::function<void()>& point, Value* begin, Value* end) {
+void Emitter::run_strip(Value* digit, Value* begin, Value* end) {
   const Expr var = nest_.outer[*strip_].var;
   const int64_t extent = *arena_.as_const(nest_.outer[*strip_].extent), rest = extent % strip_points_;
   auto number = [&](int64_t n) { return B.getInt64(static_cast<uint64_t>(n)); };
@@ -92,7 +92,7 @@ void Emitter::run_strip(Value* digit, const std::function<void()>& point, Value*
         vector_.rows = var;
         vector_.copies = static_cast<int>(points);
       }
-      point();
+      run_stages();
       vector_.rows.reset();
       vector_.copies = 1;
     });
