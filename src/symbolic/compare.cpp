@@ -142,12 +142,9 @@ std::optional<bool> ExprArena::known(Expr condition) const {
 bool ExprArena::known_equal(Expr a, Expr b) { return a == b || is_const(sub(a, b), 0); }
 
 Expr ExprArena::substitute(Expr e, std::span<const std::pair<Expr, Expr>> map) {
-  if (kind(e) == Kind::Const) return e;
-  if (kind(e) == Kind::Symbol) {
-    for (auto& [from, to] : map)
-      if (from == e) return to;
-    return e;
-  }
+  for (auto& [from, to] : map)
+    if (from == e) return to;
+  if (kind(e) == Kind::Const || kind(e) == Kind::Symbol) return e;
   std::vector<Expr> ops(operands(e).begin(), operands(e).end());
   bool same = true;
   for (Expr& o : ops) {

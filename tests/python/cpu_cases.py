@@ -103,6 +103,26 @@ def conv_net():
     )
 
 
+def row_ends(a, b, g):
+    """Rows that no vector divides, written where what they are made of was, or read beyond their ends."""
+    x = a @ b
+    y = x * g.sigmoid()[:, None]
+    z = F.softmax(a @ (b + 1), -1) * 2
+    w = F.pad(y, (1, 2)) + F.pad(z, (2, 1))
+    image = (a @ (b - 1)).sin()[None, None]
+    return (
+        (a @ (b * 2)).exp() + g[:, None],
+        y.relu(),
+        z,
+        w[:, 1::2] + 1,
+        F.pad(z[None], (3, 1), mode="reflect"),
+        F.pad(image, (2, -1, 1, 0), value=3.0),
+        F.max_pool2d(image, 3, 2, 1),
+        F.avg_pool2d(image, 3, 1, 1),
+        F.interpolate(image, scale_factor=2.0, mode="bilinear"),
+    )
+
+
 MORE = {f"functions_{str(d)[6:]}": (functions, numbers(d, 3, 45)) for d in FLOATS}
 MORE |= {
     f"transpose_{str(d)[6:]}": (lambda x, y: x + y.t(), numbers(d, 70, 45), numbers(d, 45, 70))
@@ -110,6 +130,7 @@ MORE |= {
 }
 MORE |= {f"reductions_{str(d)[6:]}": (lambda x: (x.sum(-1), x.sum(0), x.amax(-1), x.amin(0), x.argmax(-1), x.argmin(0), x.mean(), x.var(-1), x.prod(-1)),
                                       numbers(d, 9, 67)) for d in FLOATS}  # fmt: skip
+MORE |= {f"row_ends_{n}": (row_ends, r(6, 5), r(5, n), r(6)) for n in (4, 5, 7, 9, 13, 18, 27, 49, 100)}
 MORE |= {
     "half_conversions": (lambda x: tuple(y.to(d).to(e) for y in (x, x * 1e-6, x * 1e-39, x * 1e5) for d in (BF16, F16, F64) for e in FLOATS), r(5, 37)),
     "double_to_half": (lambda x: (x.to(F16), x.to(BF16)), r(67, dtype=F64)),
@@ -123,6 +144,7 @@ MORE |= {
     "linear_gelu": (lambda x, w, b: F.gelu(F.linear(x, w, b)), r(5, 300), r(67, 300), r(67)),
     "few_rows": (lambda x, w, b: F.linear(x, w, b), r(16, 512), r(130, 512), r(130)),
     "conv_bn_relu": (lambda x, w, b: F.relu(F.batch_norm(F.conv2d(x, w, padding=1), b, b.abs() + 1, b, b)), r(2, 3, 9, 9), r(6, 3, 3, 3), r(6)),
+    "convolutions": (lambda x, d, w: tuple(F.conv2d(F.hardswish(F.conv2d(y, d, stride=s, padding=1, groups=12)), w) for y in (x, x.to(memory_format=torch.channels_last)) for s in (1, 2)), r(2, 12, 27, 29), r(12, 1, 3, 3), r(30, 12, 1, 1)),
     "large_streamed": (lambda x, y: torch.tanh(x) * y + 1, r(2100, 2050), r(2100, 2050, seed=1)),
 }  # fmt: skip
 

@@ -114,6 +114,22 @@ def test_batches_of_varying_size():
             near(compiled(x), module, x)
 
 
+@pytest.mark.parametrize("size", [(7, 7), (13, 13), (3, 11)])
+@torch.no_grad()
+def test_added_to_what_dies(size):
+    """A sum may be written where one of its operands was: no element of it is made twice."""
+    torch.manual_seed(0)
+    conv = torch.nn.Conv2d(24, 24, 1)
+    own = torch.nn.Conv2d(24, 24, 3, 1, 1, groups=24)
+
+    def both(x, p, q):
+        y = F.hardswish(conv(x) + (p @ q).view(x.shape))
+        return (own(y) + (p @ (q + 1)).view(x.shape)) * 2
+
+    x, p, q = torch.randn(1, 24, *size), torch.randn(24, 9), torch.randn(9, size[0] * size[1])
+    torch.testing.assert_close(braze.compile(both, fullgraph=True)(x, p, q), both(x, p, q), rtol=1e-4, atol=1e-5)
+
+
 @torch.no_grad()
 def test_other_code_generators_call_the_library():
     module = Around(torch.nn.Conv2d(12, 12, 3, 1, 1, groups=12))

@@ -25,9 +25,9 @@ bool Printer::varies(Expr e) const {
 }
 
 std::optional<int64_t> Printer::step(Expr e) const {
-  return ir::lane_step(
-      arena_, e,
-      {vector_, shape_.group, [this](Expr x) { return varies(x); }, [](Expr) { return std::optional<int64_t>(); }});
+  return ir::lane_step(arena_, e,
+                       {vector_, shape_.group, shape_.group, [this](Expr x) { return varies(x); },
+                        [](Expr) { return std::optional<int64_t>(); }});
 }
 
 std::string Printer::index(Expr e, bool of_lane) const {

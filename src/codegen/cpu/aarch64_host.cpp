@@ -4,7 +4,8 @@
 #if defined(__aarch64__)
 namespace braze::codegen::cpu {
 
-TransposeSquare* transpose_square(int64_t) { return nullptr; }
+TransposeSquare<uint16_t>* transpose_square2(int64_t) { return nullptr; }
+TransposeSquare<uint32_t>* transpose_square4(int64_t) { return nullptr; }
 Symbols host_symbols() { return {}; }
 
 }  // namespace braze::codegen::cpu

@@ -38,15 +38,18 @@ int Emitter::body_cost(const loop::Stage& stage) const {
   return cost;
 }
 
+static constexpr int64_t kMany = 8;  // groups of vectors, beside which a remainder is little
+
 // Vectors in flight: enough to hide latency where the body is small, without leaving a remainder that one vector would
 // not.
 int Emitter::choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const {
   int copies = cost <= 10 ? 4 : cost <= 26 ? 2 : 1;
   if (accumulators) copies = cost <= 16 ? 4 : cost <= 40 ? 2 : 1;
   if (extent) {
-    while (copies > 1 && *extent < static_cast<int64_t>(copies) * width_) copies /= 2;
+    auto group = [&] { return static_cast<int64_t>(copies) * width_; };
+    while (copies > 1 && *extent < group()) copies /= 2;
     if (*extent % width_ == 0)
-      while (copies > 1 && *extent % (static_cast<int64_t>(copies) * width_)) copies /= 2;
+      while (copies > 1 && *extent % group() && (!accumulators || *extent < kMany * group())) copies /= 2;
   }
   return copies;
 }
@@ -62,11 +65,12 @@ void Emitter::choose_shape() {
   Mapping::Vector way = nest_.mapping.vector;
   if (way == Mapping::Vector::Outer && nest_.outer.empty()) way = Mapping::Vector::None;
   if (way == Mapping::Vector::None) return;
+  const bool whole = way == Mapping::Vector::Outer && may_end_whole(true);
   auto fit = [&](std::optional<int64_t> n) {  // no wider than the axis; half as wide where that leaves no remainder
     int w = full;
     if (!n || *n <= 0) return w;
     while (w > 1 && w / 2 >= *n) w /= 2;
-    if (w > 4 && *n % w && *n % (w / 2) == 0 && *n < 4 * w) w /= 2;
+    if (w > 4 && (whole ? *n < w : *n % w && *n % (w / 2) == 0 && *n < 4 * w)) w /= 2;
     return w;
   };
   if (way == Mapping::Vector::Inner) {
@@ -107,16 +111,15 @@ void Emitter::choose_shape() {
     }
   }
   if (accumulators) choose_strip();
-  if (strip_) copies_ = 1;
   bool loops =
       std::any_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return !s.axes.empty(); });
   int64_t group = static_cast<int64_t>(width_) * copies_;
   auto up = [&](int64_t n) { return (n + group - 1) / group * group; };
   const int64_t kBlock = loops ? 256 : 2048;
-  block_ = accumulators ? group : up(kBlock);
+  block_ = accumulators && !strip_ ? group : up(kBlock);
   if (tiled_) {
     block_ = kTile;
-  } else if (extent && !accumulators) {
+  } else if (extent && (!accumulators || strip_)) {
     int64_t blocks = (*extent + kBlock - 1) / kBlock;
     block_ = up((*extent + blocks - 1) / std::max<int64_t>(blocks, 1));
     for (int64_t b = up(kBlock / 2); b <= 2 * kBlock; b += group)
@@ -131,6 +134,7 @@ void Emitter::choose_shape() {
   else if (extent && *extent % block_ == 0)
     block_length_ = block_;
   blocks_ = arena_.ceildiv(nest_.outer.back().extent, arena_.constant(block_));
+  ends_whole_ = whole && !tiled_ && block_length_ && *block_length_ > width_ && *block_length_ % width_;
   if (tiled_)
     for (stripe_ = kStripe; stripe_ > 1 && !arena_.known_multiple(blocks_, stripe_);) stripe_ /= 2;
 }
@@ -348,41 +352,6 @@ void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   vector_ = {};
 }
 
-// Groups of whole vectors, then what is left, vector by vector under a mask.
-void Emitter::run_columns(Value* begin, Value* end, std::optional<int64_t> length, const std::function<void()>& point) {
-  int64_t group = static_cast<int64_t>(width_) * copies_;
-  auto step = [&](Value* iv, int copies, Value* mask) {
-    vector_.iv = iv;
-    vector_.copies = copies;
-    vector_.mask = mask;
-    bind(*vector_.var, iv, top());
-    point();
-  };
-  Value* middle = end;
-  if (length) {
-    int64_t whole = *length / group * group;
-    if (whole != *length) middle = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(whole)), "", true, true);
-    if (whole)
-      loop(begin, middle, group, true, {}, [&](Value* iv, Values) {
-        step(iv, copies_, nullptr);
-        return Values();
-      });
-    if (whole == *length) return;
-  } else {
-    middle = B.CreateAnd(B.CreateSub(end, begin), B.getInt64(static_cast<uint64_t>(-group)));
-    middle = B.CreateAdd(begin, middle, "", true, true);
-    loop(begin, middle, group, false, {}, [&](Value* iv, Values) {
-      step(iv, copies_, nullptr);
-      return Values();
-    });
-  }
-  loop(middle, end, width_, length.has_value(), {}, [&](Value* iv, Values) {
-    Value* left = B.CreateTrunc(B.CreateSub(end, iv), B.getInt32Ty());
-    step(iv, 1, B.CreateICmpULT(vb_.iota(B.getInt32Ty(), width_), vb_.splat(left, width_)));
-    return Values();
-  });
-}
-
 void Emitter::run_stages() {
   for (const loop::Stage& s : nest_.stages) run_stage(s);
 }
@@ -509,6 +478,11 @@ Emitter::Values Emitter::run_last_axis(const loop::Stage& stage, Value* begin, V
     run_ops(stage, &current);
     return current;
   };
+  if (carried.empty() && length && *length > width_ && *length % width_ && may_end_whole(false)) {
+    end_whole(begin, end, *length, stage_copies_, [&](Value* iv, int copies) { step(iv, copies, nullptr, {}); });
+    vector_ = {};
+    return carried;
+  }
   Value* middle = end;
   int64_t whole = length ? *length / group * group : 0;
   if (length) {
@@ -520,8 +494,12 @@ Emitter::Values Emitter::run_last_axis(const loop::Stage& stage, Value* begin, V
   if (!length || whole)
     carried = loop(begin, middle, group, length.has_value(), std::move(carried),
                    [&](Value* iv, Values current) { return step(iv, stage_copies_, nullptr, std::move(current)); });
+  // What is left of moments is counted lane by lane (reduce.cpp).
+  const bool all = length && *length % width_ == 0 &&
+                   std::ranges::none_of(accumulators_, [](const Accumulator& a) { return is_moment(a.op->reduce); });
   if (!length || whole != *length)
     carried = loop(middle, end, width_, length.has_value(), std::move(carried), [&](Value* iv, Values current) {
+      if (all) return step(iv, 1, nullptr, std::move(current));
       Value* left = B.CreateTrunc(B.CreateSub(end, iv), B.getInt32Ty());
       Value* mask = B.CreateICmpULT(vb_.iota(B.getInt32Ty(), width_), vb_.splat(left, width_));
       return step(iv, 1, mask, std::move(current));

@@ -62,7 +62,9 @@ class Emitter {
     Value* iv = nullptr;  // its value in lane 0 of copy 0
     int copies = 1;
     Value* mask = nullptr;     // lanes in use; null: all. Only with one copy, or with rows.
-    std::optional<Expr> rows;  // tiles, strips: copies are the next values of this variable, not the next vectors
+    std::optional<Expr> rows;  // tiles, strips: copies are the next values of this variable, `columns` vectors at each
+    int columns = 1;
+    bool anywhere = false;  // iv may be no multiple of the width
   };
   struct Accumulator {  // of one Reduce op
     const LoopOp* op = nullptr;
@@ -90,7 +92,6 @@ class Emitter {
   void run_unit(llvm::ArrayRef<Value*> digits);
   void run_tile(Value* rows, Value* begin, Value* end);
   void transpose_square(const LoopOp& op, Value* place, Value* rows, Value* columns);
-  void run_columns(Value* begin, Value* end, std::optional<int64_t> length, const std::function<void()>& point);
   void run_stages();
   void run_stage(const loop::Stage& stage);
   Values run_axis(const loop::Stage& stage, size_t k, Values carried);
@@ -112,8 +113,17 @@ class Emitter {
   bool stores_to(BufferId buffer) const;
   bool loads_from(BufferId buffer) const;
 
+  // columns.cpp
+  bool masks_well() const { return vb_.target.vector_bits >= 512; }  // a store under a mask costs what others do
+  void run_columns(Value* begin, Value* end, std::optional<int64_t> length, const std::function<void()>& point);
+  bool may_end_whole(bool outer) const;  // of the last outer axis, or of a stage's
+  // A row of more than a vector: its last `width_` points, then the others in vectors, then what is stored of the last.
+  void end_whole(Value* begin, Value* end, int64_t length, int copies, const std::function<void(Value*, int)>& step);
+
   // strips.cpp
   void choose_strip();
+  void begin_strip(size_t axis, int64_t points, int columns);
+  bool may_repeat() const;
   void run_strip(Value* digit, Value* begin, Value* end);
   bool writes_taps_out(const loop::Stage& stage, std::optional<int64_t> taps) const;
   const LoopOp* product_of(const Accumulator& a) const;
@@ -164,6 +174,16 @@ class Emitter {
   bool aligned(Expr e, int64_t divisor);  // e at lane 0 is a multiple of divisor
   Expr at_copy(Expr e, int copy);
 
+  // guarded.cpp
+  struct Guarded {
+    loop::ValId condition;
+    Expr index;  // where the condition holds
+  };
+  std::optional<Guarded> guarded(const LoopOp& load);
+  const LoopOp* made_by(loop::ValId id) const;
+  std::optional<loop::ValId> counts_where(loop::ValId id) const;
+  void collect_inside(loop::ValId condition, std::vector<std::pair<Expr, Expr>>& found);
+
   // memory.cpp
   Value* address(BufferId buffer, Expr index);
   void emit_load(const LoopOp& op);
@@ -178,9 +198,10 @@ class Emitter {
   bool streams(BufferId buffer, Expr index);
   Value* gather(BufferId buffer, Expr index, int copy, Type* element);
   Value* load_shared(BufferId buffer, Expr index, int copy, Type* element);
-  Value* load_interleaved(BufferId buffer, Expr index, int copy, Type* element, int64_t step);
+  Value* load_interleaved(BufferId buffer, Expr index, int copy, Type* element, int64_t step, Value* mask = nullptr);
+  Value* load_guarded(BufferId buffer, Expr index, int copy, Value* mask);
   void store_interleaved(Value* p, Value* v, llvm::Align align, int64_t step);
-  Value* load_neighbours(BufferId buffer, Expr index, int copy, Type* element);
+  Value* load_ramp(BufferId buffer, Expr index, int copy, Type* element);
   Value* local_address(BufferId buffer, Expr index, int copy);
   Expr local_index(Expr index);
   void allocate_locals();
@@ -211,6 +232,9 @@ class Emitter {
   int64_t stripe_ = 1;           // columns of tiles that are walked together
   std::optional<size_t> strip_;  // Outer: an outer axis of which several points run at once
   int64_t strip_points_ = 1;
+  bool repeats_ = false;     // strips: a row's last vector may have lanes of the one before, which are made again
+  bool ends_whole_ = false;  // Outer: the same of all nests, of blocks of known length
+  std::vector<std::function<void()>>* late_ = nullptr;  // stores that wait until all of a block is read
 
   std::vector<Scope> scopes_;
   std::unordered_map<uint32_t, std::pair<Lanes, int>> symbols_;

@@ -12,7 +12,9 @@ using Symbols = std::vector<std::pair<std::string, void*>>;
 Symbols host_symbols();
 
 // into[i * step + j] = from[j * stride + i] for i, j < width; nullptr: none for such a width.
-using TransposeSquare = void(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step);
-TransposeSquare* transpose_square(int64_t width);
+template <class T>
+using TransposeSquare = void(const T* from, int64_t stride, T* into, int64_t step);
+TransposeSquare<uint16_t>* transpose_square2(int64_t width);
+TransposeSquare<uint32_t>* transpose_square4(int64_t width);
 
 }  // namespace braze::codegen::cpu

@@ -101,7 +101,7 @@ LaneFacts Emitter::lane_facts() {
   auto step = [this](Expr symbol) {
     return vector_.rows && *vector_.rows == symbol ? std::optional<int64_t>(0) : std::nullopt;
   };
-  return {vector_.var, static_cast<int>(width_), [this](Expr e) { return varies(e); }, step};
+  return {vector_.var, width_, vector_.anywhere ? 1 : width_, [this](Expr e) { return varies(e); }, step};
 }
 
 bool Emitter::aligned(Expr e, int64_t divisor) { return aligned_at_first_lane(arena_, e, lane_facts(), divisor); }
@@ -110,11 +110,14 @@ std::optional<int64_t> Emitter::lane_step(Expr e) { return ir::lane_step(arena_,
 
 Expr Emitter::at_copy(Expr e, int copy) {
   if (copy == 0 || !vector_.var) return e;
-  Expr var = vector_.rows ? *vector_.rows : *vector_.var;
-  if (!arena_.contains(e, var)) return e;
-  std::pair<Expr, Expr> to[] = {
-      {var, arena_.add(var, arena_.constant(vector_.rows ? copy : static_cast<int64_t>(copy) * width_))}};
-  return arena_.substitute(e, to);
+  const int vectors = vector_.rows ? vector_.columns : vector_.copies;
+  std::vector<std::pair<Expr, Expr>> to;
+  auto move = [&](Expr var, int64_t by) {
+    if (by && arena_.contains(e, var)) to.emplace_back(var, arena_.add(var, arena_.constant(by)));
+  };
+  if (vector_.rows) move(*vector_.rows, copy / vectors);
+  move(*vector_.var, int64_t{width_} * (copy % vectors));
+  return to.empty() ? e : arena_.substitute(e, to);
 }
 
 bool Emitter::fits_i32(Expr e) const {

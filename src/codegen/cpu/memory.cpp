@@ -80,10 +80,22 @@ void Emitter::emit_load(const LoopOp& op) {
   if (vectorised() && ((local && outer_vector_) || varies(index))) {
     out.vec = true;
     out.depth = top();
+    std::optional<Guarded> guard;
+    if (!local && !lane_step(index) && vb_.target.loads_masked(size_of(buffer.dtype))) guard = guarded(op);
+    auto step = guard ? lane_step(guard->index) : std::nullopt;
+    if (!step || *step < 1 || *step > kInterleaved) guard.reset();
     for (int c = 0; c < vector_.copies; ++c) {
-      // Points of a strip, which has no indices that are loaded, share what they all read.
-      const bool same = c > 0 && strip_ && vector_.rows && !arena_.contains(index, *vector_.rows);
-      out.v.push_back(same ? out.v[0] : finish(load_lanes(op.buffer, index, c)));
+      if (guard) {
+        out.v.push_back(finish(load_guarded(op.buffer, guard->index, c, copy_of(value(guard->condition), c))));
+        continue;
+      }
+      // Points of a strip, which has no indices that are loaded, share what they all read, and so do a point's vectors.
+      int from = c;
+      if (strip_ && vector_.rows) {
+        if (!arena_.contains(index, *vector_.rows)) from = c % vector_.columns;
+        if (!arena_.contains(index, *vector_.var)) from -= from % vector_.columns;
+      }
+      out.v.push_back(from < c ? out.v[static_cast<size_t>(from)] : finish(load_lanes(op.buffer, index, c)));
     }
   } else {
     int depth = depth_of(index);
@@ -129,16 +141,19 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
   if (step && *step >= 2 && *step <= kInterleaved && !vector_.mask)
     return load_interleaved(buffer, index, copy, element, *step);
   if (Value* shared = load_shared(buffer, index, copy, element)) return shared;
-  if (Value* either = load_neighbours(buffer, index, copy, element)) return either;
+  if (Value* either = load_ramp(buffer, index, copy, element)) return either;
   return gather(buffer, index, copy, element);
 }
 
-// Lanes that are neighbours in most vectors, as those of a rolled, mirrored or repeated axis: a branch decides.
-// nullptr: they may be anywhere.
-Value* Emitter::load_neighbours(BufferId buffer, Expr index, int copy, Type* element) {
-  if (vector_.mask || !vector_.var || width_ < 4 || !ir::lane_slope(arena_, index, lane_facts()).up) return nullptr;
+// Lanes that are neighbours, or every second, third or fourth element, in most vectors, as those of a rolled, mirrored,
+// repeated or padded axis: a branch decides. nullptr: they may be anywhere.
+Value* Emitter::load_ramp(BufferId buffer, Expr index, int copy, Type* element) {
+  if (vector_.mask || !vector_.var || width_ < 4) return nullptr;
+  int64_t step = 1;
+  while (step <= kInterleaved && !ir::lane_slope(arena_, index, lane_facts(), step).up) ++step;
+  if (step > kInterleaved) return nullptr;
   const Expr first = at_copy(index, copy);
-  const auto steps = static_cast<uint64_t>(width_ - 1);
+  const auto steps = static_cast<uint64_t>(step * (width_ - 1));
   std::pair<Expr, Expr> to_last[] = {{*vector_.var, arena_.add(*vector_.var, arena_.constant(width_ - 1))}};
   Value* distance = B.CreateSub(emit(arena_.substitute(first, to_last)), emit(first));
   Value* p = address(buffer, first);
@@ -147,7 +162,8 @@ Value* Emitter::load_neighbours(BufferId buffer, Expr index, int copy, Type* ele
   B.CreateCondBr(B.CreateICmpEQ(distance, B.getInt64(steps)), near, apart);
   B.SetInsertPoint(near);
   llvm::Align align(std::max<int64_t>(1, size_of(program_.buffers[buffer].dtype)));
-  Value* whole = B.CreateAlignedLoad(VectorBuilder::vector(element, width_), p, align);
+  Value* whole = step == 1 ? B.CreateAlignedLoad(VectorBuilder::vector(element, width_), p, align)
+                           : load_interleaved(buffer, index, copy, element, step);
   B.CreateBr(join);
   B.SetInsertPoint(apart);
   // What this block computes is not known behind it.
@@ -163,27 +179,45 @@ Value* Emitter::load_neighbours(BufferId buffer, Expr index, int copy, Type* ele
   return out;
 }
 
+// Neighbours, or every second, third or fourth element, of which those count that are not masked. The others load
+// nothing.
+Value* Emitter::load_guarded(BufferId buffer, Expr index, int copy, Value* mask) {
+  Type* element = storage_type(vb_, program_.buffers[buffer].dtype);
+  Type* type = VectorBuilder::vector(element, width_);
+  if (vector_.mask) mask = B.CreateAnd(mask, vector_.mask);
+  if (int64_t step = *lane_step(index); step > 1) return load_interleaved(buffer, index, copy, element, step, mask);
+  llvm::Align align(std::max<int64_t>(1, size_of(program_.buffers[buffer].dtype)));
+  return B.CreateMaskedLoad(type, address(buffer, at_copy(index, copy)), align, mask,
+                            llvm::Constant::getNullValue(type));
+}
+
 // Every second, third or fourth element: whole vectors over all that lies between the first lane and the last, and of
 // each what the lanes take. None goes beyond the last lane's element.
-Value* Emitter::load_interleaved(BufferId buffer, Expr index, int copy, Type* element, int64_t step) {
+Value* Emitter::load_interleaved(BufferId buffer, Expr index, int copy, Type* element, int64_t step, Value* mask) {
   const int64_t lanes = width_, last = (lanes - 1) * step;
   llvm::Align align(std::max<int64_t>(1, size_of(program_.buffers[buffer].dtype)));
   Type* type = VectorBuilder::vector(element, width_);
   Value *p = address(buffer, at_copy(index, copy)), *out = nullptr;
   for (int64_t i = 0; i < step; ++i) {
     const int64_t from = std::min(i * lanes, last + 1 - lanes);
-    Value* part =
-        B.CreateAlignedLoad(type, B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(from)), align);
-    // Lanes keep what they have, or take theirs of this part.
-    llvm::SmallVector<int, 16> take;
+    // Lanes keep what they have, or take theirs of this part, of which no others are loaded under a mask.
+    llvm::SmallVector<int, 16> take, used(static_cast<size_t>(lanes), static_cast<int>(lanes));
     bool any = false;
     for (int64_t l = 0; l < lanes; ++l) {
       const int64_t at = l * step - from;
       const bool here = at >= 0 && at < lanes && (l * step) / lanes == i;
       take.push_back(here ? static_cast<int>(lanes + at) : static_cast<int>(l));
+      if (here) used[static_cast<size_t>(at)] = static_cast<int>(l);
       any = any || here;
     }
     if (!any) continue;
+    Value *at = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(from)), *part = nullptr;
+    if (mask) {
+      Value* of_part = B.CreateShuffleVector(mask, llvm::Constant::getNullValue(mask->getType()), used);
+      part = B.CreateMaskedLoad(type, at, align, of_part, llvm::Constant::getNullValue(type));
+    } else {
+      part = B.CreateAlignedLoad(type, at, align);
+    }
     out = B.CreateShuffleVector(out ? out : llvm::PoisonValue::get(type), part, take);
   }
   return out;
@@ -318,6 +352,8 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
     if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
     if (vector_.mask) {
       B.CreateMaskedStore(v, p, align, vector_.mask);
+    } else if (late_) {
+      late_->push_back([this, v, p, align] { B.CreateAlignedStore(v, p, align); });
     } else if (streams(buffer, moved)) {
       auto* store = B.CreateAlignedStore(v, p, llvm::Align(vb_.target.vector_bits / 8));
       store->setMetadata("nontemporal", llvm::MDNode::get(vb_.context(), llvm::ConstantAsMetadata::get(B.getInt32(1))));
@@ -327,22 +363,28 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
     }
     return;
   }
-  if (step && *step >= 2 && *step <= kInterleaved && !vector_.mask && vb_.target.loads_masked(size_of(dtype)))
-    return store_interleaved(address(buffer, at_copy(index, copy)), v, align, *step);
+  auto once_read = [&](std::function<void()> store) { late_ ? late_->push_back(std::move(store)) : store(); };
+  if (step && *step >= 2 && *step <= kInterleaved && !vector_.mask && vb_.target.loads_masked(size_of(dtype))) {
+    Value* p = address(buffer, at_copy(index, copy));
+    once_read([this, p, v, align, by = *step] { store_interleaved(p, v, align, by); });
+    return;
+  }
   Value* lanes = lane_values(index, copy);
   Value* base = bases_.at(buffer.index);
   if (vb_.target.scatters(size_of(dtype))) {
     B.CreateMaskedScatter(v, B.CreateGEP(element, base, lanes), align, vector_.mask);
     return;
   }
-  for (int l = 0; l < width_; ++l) {
-    Value* p = B.CreateGEP(element, base, B.CreateExtractElement(lanes, l));
-    Value* x = B.CreateExtractElement(v, l);
-    llvm::Instruction* resume = nullptr;
-    if (vector_.mask) resume = vb_.begin_if(B.CreateExtractElement(vector_.mask, l), false);
-    B.CreateAlignedStore(x, p, align);
-    if (vector_.mask) vb_.end_if(resume);
-  }
+  once_read([=, this, mask = vector_.mask] {
+    for (int l = 0; l < width_; ++l) {
+      Value* p = B.CreateGEP(element, base, B.CreateExtractElement(lanes, l));
+      Value* x = B.CreateExtractElement(v, l);
+      llvm::Instruction* resume = nullptr;
+      if (mask) resume = vb_.begin_if(B.CreateExtractElement(mask, l), false);
+      B.CreateAlignedStore(x, p, align);
+      if (mask) vb_.end_if(resume);
+    }
+  });
 }
 
 // To every second, third or fourth element: whole vectors, masked between the lanes.

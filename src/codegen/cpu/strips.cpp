@@ -11,12 +11,14 @@ using loop::OpCode;
 
 namespace {
 
-// With one accumulator each, and as many registers again for what they read.
-constexpr int64_t kMostPoints = 8, kMostPointsOfSixteen = 7;
+// With one accumulator each, and as many registers again for what they read. Of sixteen registers, products of two
+// vectors with each point's number take twelve, two and one.
+constexpr int64_t kMostPoints = 8, kMostPointsOfSixteen = 7, kMostPointsOfTwo = 6;
 // Of an operand that points share: it is read vector by vector in steps of a row, once a strip, which only a cache near
 // by serves.
 constexpr int64_t kMostShared = int64_t{4} << 20;
 constexpr int64_t kMostWritten = 1024;  // instructions of taps that are written out
+constexpr int kProduct = 4;             // what a product of two loads costs
 
 // How many points of an axis at once: the fewest steps, where each has a cost of its own.
 int64_t points_at_once(int64_t extent, int64_t most) {
@@ -31,6 +33,30 @@ int64_t points_at_once(int64_t extent, int64_t most) {
 }
 
 }  // namespace
+
+// Whether a point that is computed again gives what it gave: the nest reads nothing that it may write, which is in the
+// place of an output only where it is read at the output's own index (schedule/memory.h).
+bool Emitter::may_repeat() const {
+  std::vector<Expr> written;
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Store) written.push_back(op.index);
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Load && (stores_to(op.buffer) || std::ranges::count(written, op.index))) return false;
+  return true;
+}
+
+// Where stores under a mask are slow, or made of branches, a row that is long enough ends with a whole vector.
+void Emitter::begin_strip(size_t axis, int64_t points, int columns) {
+  strip_ = axis;
+  strip_points_ = points;
+  copies_ = columns;
+  const int64_t full = vb_.target.lanes(4), shortest = arena_.range(nest_.outer.back().extent).lo;
+  if (masks_well() || shortest < full || !may_repeat()) return;
+  repeats_ = true;
+  width_ = static_cast<int>(full);
+}
 
 void Emitter::choose_strip() {
   if (nest_.outer.size() < 2 || width_ == 1 || !vb_.target.strips || !loop::sums_first(program_, nest_)) return;
@@ -55,29 +81,31 @@ void Emitter::choose_strip() {
     auto extent = arena_.as_const(nest_.outer[i].extent);
     if (!extent || *extent < 2) continue;
     const Expr var = nest_.outer[i].var;
-    bool shared = false, own = false;
+    bool shared = false, own = false, numbers = true;  // a point's own operands are the same for all of a row
     for (const LoopOp& op : nest_.stages[0].ops) {
       own |= moves(op, var);
+      numbers &= !moves(op, var) || !moves(op, last);
       shared |= moves(op, last) && !moves(op, var) && bytes(op.buffer).value_or(kMostShared + 1) <= kMostShared;
     }
     const int64_t points = points_at_once(*extent, most);
     if (!shared || !own || points < 2) continue;
-    strip_ = i;
-    strip_points_ = points;
+    const bool two = few && numbers && sums == 1 && cost <= kProduct &&
+                     arena_.range(nest_.outer.back().extent).lo >= 2 * vb_.target.lanes(4);
+    begin_strip(i, two ? points_at_once(*extent, std::min<int64_t>(most, kMostPointsOfTwo)) : points, two ? 2 : 1);
     return;
   }
   // Or they share what their windows overlap in.
   if (auto window = loop::window_of(program_, nest_)) {
     const int64_t points = points_at_once(window->points, most);
     if (points < 2) return;
-    strip_ = window->strip;
-    strip_points_ = points;
+    begin_strip(window->strip, points, 1);
   }
 }
 
 // Few taps of a strip are written out, so that its points share what neighbouring windows read.
 bool Emitter::writes_taps_out(const loop::Stage& stage, std::optional<int64_t> taps) const {
-  return strip_ && taps && *taps <= loop::kMostTaps && *taps * strip_points_ * body_cost(stage) <= kMostWritten;
+  return strip_ && taps && *taps <= loop::kMostTaps &&
+         *taps * strip_points_ * copies_ * body_cost(stage) <= kMostWritten;
 }
 
 // The strip that begins at points [digit * strip_points_]: the last one may be shorter.
@@ -88,13 +116,16 @@ void Emitter::run_strip(Value* digit, Value* begin, Value* end) {
   auto run = [&](Value* first, int64_t points) {
     bind(var, first, top());
     run_columns(begin, end, block_length_, [&] {
+      const int columns = vector_.copies;
       if (points > 1) {
         vector_.rows = var;
-        vector_.copies = static_cast<int>(points);
+        vector_.columns = columns;
+        vector_.copies = columns * static_cast<int>(points);
       }
       run_stages();
       vector_.rows.reset();
-      vector_.copies = 1;
+      vector_.columns = 1;
+      vector_.copies = columns;
     });
   };
   Value* first = B.CreateMul(digit, number(strip_points_), "", true, true);

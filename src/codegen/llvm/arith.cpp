@@ -1,5 +1,7 @@
 #include "codegen/llvm/arith.h"
 
+#include <llvm/IR/PatternMatch.h>
+
 #include <cmath>
 
 #include "base/check.h"
@@ -17,6 +19,16 @@ bool is_signed(DType t) { return t != DType::U8 && t != DType::Bool; }
 Value* widen_bf16(VectorBuilder& b, Value* s) {
   Value* w = b.B.CreateZExt(s, VectorBuilder::like(s, b.i32()));
   return b.unbits(b.B.CreateShl(w, b.integer(w, 16)));
+}
+
+// What was widened, if `value` is that: it needs no rounding.
+Value* narrow_again(Value* value) {
+  using namespace llvm::PatternMatch;
+  Value* s = nullptr;
+  return match(value, m_BitCast(m_Shl(m_ZExt(m_Value(s)), m_SpecificInt(16)))) &&
+                 s->getType()->getScalarType()->isIntegerTy(16)
+             ? s
+             : nullptr;
 }
 
 Value* non_zero(VectorBuilder& b, Value* d) {
@@ -238,7 +250,9 @@ Value* to_storage(VectorBuilder& b, DType dtype, Value* value) {
   switch (dtype) {
     case DType::Bool: return b.B.CreateZExt(value, VectorBuilder::like(value, b.i8()));
     case DType::F16: return b.B.CreateFPTrunc(value, VectorBuilder::like(value, b.B.getHalfTy()));
-    case DType::BF16: return b.to_bf16(value);
+    case DType::BF16:
+      if (Value* s = narrow_again(value)) return s;
+      return b.to_bf16(value);
     default: return value;
   }
 }

@@ -62,14 +62,14 @@ Value* combine_integers(VectorBuilder& b, const sym::ExprArena& arena, Expr e,
 static Expr in_lane(sym::ExprArena& arena, Expr e, const LaneFacts& facts, int lane) {
   auto block = arena.find_symbol("$lane_block");
   if (!block) block = arena.symbol("$lane_block", sym::SymbolKind::LoopVar, {0, INT64_MAX});
-  Expr start = arena.mul(*block, arena.constant(facts.lanes));
+  Expr start = arena.mul(*block, arena.constant(facts.start));
   std::pair<Expr, Expr> to[] = {{*facts.var, arena.add(start, arena.constant(lane))}};
   return arena.substitute(e, to);
 }
 
 bool aligned_at_first_lane(sym::ExprArena& arena, Expr e, const LaneFacts& facts, int64_t divisor) {
   if (divisor == 1) return true;
-  if (facts.lanes % divisor && divisor % facts.lanes) return false;
+  if (facts.start % divisor && divisor % facts.start) return false;
   if (!facts.var || !arena.contains(e, *facts.var)) return arena.known_multiple(e, divisor);
   return arena.known_multiple(in_lane(arena, e, facts, 0), divisor);
 }
@@ -146,8 +146,8 @@ std::optional<int64_t> lane_step(sym::ExprArena& arena, Expr e, const LaneFacts&
   }
 }
 
-LaneSlope lane_slope(sym::ExprArena& arena, Expr e, const LaneFacts& facts) {
-  if (auto s = lane_step(arena, e, facts)) return {*s <= 1, *s >= -1};
+LaneSlope lane_slope(sym::ExprArena& arena, Expr e, const LaneFacts& facts, int64_t step) {
+  if (auto s = lane_step(arena, e, facts)) return {*s <= step, *s >= -step};
   auto ops = arena.operands(e);
   switch (arena.kind(e)) {
     case Kind::Add:
@@ -158,7 +158,7 @@ LaneSlope lane_slope(sym::ExprArena& arena, Expr e, const LaneFacts& facts) {
       for (Expr o : ops) {
         if (lane_step(arena, o, facts) != 0) {
           if (moving) return {};
-          moving = lane_slope(arena, o, facts);
+          moving = lane_slope(arena, o, facts, step);
         } else if (!sum) {
           factor *= arena.as_const(o).value_or(0);
         }
@@ -170,7 +170,7 @@ LaneSlope lane_slope(sym::ExprArena& arena, Expr e, const LaneFacts& facts) {
     case Kind::Max: {
       LaneSlope all{true, true};
       for (Expr o : ops) {
-        LaneSlope s = lane_slope(arena, o, facts);
+        LaneSlope s = lane_slope(arena, o, facts, step);
         all = {all.up && s.up, all.down && s.down};
       }
       return all;
@@ -178,7 +178,7 @@ LaneSlope lane_slope(sym::ExprArena& arena, Expr e, const LaneFacts& facts) {
     case Kind::Mod: {
       auto s = lane_step(arena, ops[0], facts);
       if (!s || lane_step(arena, ops[1], facts) != 0 || arena.range(ops[1]).lo < 1) return {};
-      return {*s == 1, *s == -1};
+      return {*s >= 0 && *s <= step, *s <= 0 && *s >= -step};
     }
     default: return {};
   }

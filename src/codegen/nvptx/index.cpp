@@ -99,7 +99,7 @@ LaneFacts Emitter::lane_facts() {
     auto it = symbols_.find(symbol.id);
     return it != symbols_.end() && it->second.same_in_lanes ? std::optional<int64_t>(0) : std::nullopt;
   };
-  return {flight_.var, flight_.lanes, [this](Expr e) { return varies(e); }, step};
+  return {flight_.var, flight_.lanes, flight_.lanes, [this](Expr e) { return varies(e); }, step};
 }
 
 bool Emitter::aligned(Expr e, int64_t divisor) { return aligned_at_first_lane(arena_, e, lane_facts(), divisor); }

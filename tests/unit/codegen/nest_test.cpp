@@ -125,18 +125,22 @@ TEST(Nest, Strips) {
     return "buffer %" + str(i) + " \"" + name + "\" f32 cpu " + what + " sizes [" + size + "] strides [1]\n";
   };
   for (int64_t rows : {2, 5, 7, 17})
-    for (int64_t cols : {3, 16, 40, 49, 130})
-      for (int64_t length : {1, 2, 9, 33, 200}) {
+    for (int64_t cols : {3, 16, 40, 49, 130, 787})
+      for (int64_t length : {-33, -2, 1, 2, 9, 33, 200}) {
+        // Negative: one sum, of the products alone.
+        const bool two = length > 0;
+        length = std::abs(length);
         const std::string r = str(rows), c = str(cols), k = str(length), all = str(rows * cols);
         check("program\n" + buffer(0, "a", str(rows * length), "input 0") +
                   buffer(1, "b", str(length * cols), "input 1") + buffer(2, "bias", r, "input 2") +
                   buffer(3, "o", all, "output") + "nest \"n\" outer [i0: " + r + ", i1: " + c +
                   "] vector outer tile 0 grain 1 locs [] {\n  stage [r0: " + k + "] {\n    v0 = load f32 %0[r0 + " + k +
                   "*i0]\n    v1 = load f32 %1[i1 + " + c +
-                  "*r0]\n    v2 = mul f32 v0, v1\n    v3 = reduce f32 sum v2\n    v4 = reduce f32 sum v1\n  }\n" +
-                  "  stage [] {\n    v5 = load f32 %2[i0]\n    v6 = add f32 v3, v5\n    v7 = max f32 v6, v4\n    store "
-                  "%3[i1 + " +
-                  c + "*i0] = v7\n  }\n}\noutput view %3 f32 sizes [" + all + "] strides [1] offset 0\n",
+                  "*r0]\n    v2 = mul f32 v0, v1\n    v3 = reduce f32 sum v2\n" +
+                  (two ? "    v4 = reduce f32 sum v1\n" : "") +
+                  "  }\n  stage [] {\n    v5 = load f32 %2[i0]\n    v6 = add f32 v3, v5\n    v7 = max f32 v6, " +
+                  (two ? "v4" : "v5") + "\n    store %3[i1 + " + c + "*i0] = v7\n  }\n}\noutput view %3 f32 sizes [" +
+                  all + "] strides [1] offset 0\n",
               {filled(DType::F32, {rows * length}, 5), filled(DType::F32, {length * cols}, 7),
                filled(DType::F32, {rows}, 3)},
               2e-5);
@@ -160,6 +164,29 @@ TEST(Nest, Strips) {
               {filled(DType::F32, {4 * wide * channels}, 5), filled(DType::F32, {15 * channels}, 7)}, 2e-5);
         if (HasFatalFailure()) return;
       }
+}
+
+// Places moved inside count where they were not moved: neighbours, and every second or third element.
+TEST(Nest, PlacesMovedInside) {
+  for (int64_t out : {5, 8, 9, 14, 33, 70})
+    for (int64_t step : {1, 2, 3, 5})
+      for (int64_t before : {0, 1, 4})
+        for (const char* way : {"outer", "inner"}) {
+          const int64_t in = std::max<int64_t>(1, out * step - 2 * before);
+          const std::string x = str(in), o = str(out), all = str(3 * out),
+                            place = (step > 1 ? str(step) + "*i1" : "i1") + (before ? " - " + str(before) : "");
+          check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(3 * in) +
+                    "] strides [1]\nbuffer %1 \"o\" f32 cpu output sizes [" + all +
+                    "] strides [1]\nnest \"n\" outer [i0: 3, i1: " + o + "] vector " + std::string(way) +
+                    " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = index i32 " + place +
+                    "\n    v1 = const i32 0\n    v2 = ge bool v0, v1\n    v3 = const i32 " + x +
+                    "\n    v4 = lt bool v0, v3\n    v5 = and bool v2, v4\n    v6 = load f32 %0[" + x +
+                    "*i0 + Max(Min(" + place + ", " + str(in - 1) +
+                    "), 0)]\n    v7 = const f32 7\n    v8 = where f32 v5, v6, v7\n    store %1[i1 + " + o +
+                    "*i0] = v8\n  }\n}\noutput view %1 f32 sizes [" + all + "] strides [1] offset 0\n",
+                {filled(DType::F32, {3 * in}, 5)}, 0);
+          if (HasFatalFailure()) return;
+        }
 }
 
 TEST(Nest, MeanAndVarianceOfOneValue) {
