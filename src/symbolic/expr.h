@@ -92,7 +92,8 @@ class ExprArena {
   bool known_equal(Expr a, Expr b);
   bool known_multiple(Expr a, int64_t divisor);  // a is a multiple of divisor for every value of the symbols
 
-  Expr substitute(Expr e, std::span<const std::pair<Expr, Expr>> symbols_to);
+  // Symbols, or formulas as e has them, by others.
+  Expr substitute(Expr e, std::span<const std::pair<Expr, Expr>> map);
   bool contains(Expr e, Expr symbol) const;
   bool depends_on_data(Expr e) const;                           // has an unbacked symbol
   void collect_symbols(Expr e, std::vector<Expr>& into) const;  // appends those not there yet
