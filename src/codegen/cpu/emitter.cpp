@@ -38,20 +38,22 @@ int Emitter::body_cost(const loop::Stage& stage) const {
   return cost;
 }
 
-static constexpr int64_t kMany = 8;  // groups of vectors, beside which a remainder is little
+// Of vectors in flight, those that a row fills, without a remainder that one vector would not leave; `keeps_many`: a
+// remainder is little beside many of them.
+int Emitter::fewer_copies(int copies, int64_t extent, bool keeps_many) const {
+  constexpr int64_t kMany = 8;
+  auto group = [&] { return static_cast<int64_t>(copies) * width_; };
+  while (copies > 1 && extent < group()) copies /= 2;
+  if (extent % width_ == 0)
+    while (copies > 1 && extent % group() && !(keeps_many && extent >= kMany * group())) copies /= 2;
+  return copies;
+}
 
-// Vectors in flight: enough to hide latency where the body is small, without leaving a remainder that one vector would
-// not.
+// Vectors in flight: enough to hide latency where the body is small.
 int Emitter::choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const {
   int copies = cost <= 10 ? 4 : cost <= 26 ? 2 : 1;
   if (accumulators) copies = cost <= 16 ? 4 : cost <= 40 ? 2 : 1;
-  if (extent) {
-    auto group = [&] { return static_cast<int64_t>(copies) * width_; };
-    while (copies > 1 && *extent < group()) copies /= 2;
-    if (*extent % width_ == 0)
-      while (copies > 1 && *extent % group() && (!accumulators || *extent < kMany * group())) copies /= 2;
-  }
-  return copies;
+  return extent ? fewer_copies(copies, *extent, accumulators > 0) : copies;
 }
 
 void Emitter::choose_shape() {
@@ -65,12 +67,19 @@ void Emitter::choose_shape() {
   Mapping::Vector way = nest_.mapping.vector;
   if (way == Mapping::Vector::Outer && nest_.outer.empty()) way = Mapping::Vector::None;
   if (way == Mapping::Vector::None) return;
+  int cost = 0, accumulators = 0;
+  for (const loop::Stage& s : nest_.stages) {
+    cost += body_cost(s);
+    if (s.axes.empty()) continue;
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Reduce) accumulators += is_moment(op.reduce) || is_exponent(op.reduce) ? 2 : 1;
+  }
   const bool whole = way == Mapping::Vector::Outer && may_end_whole(true);
   auto fit = [&](std::optional<int64_t> n) {  // no wider than the axis; half as wide where that leaves no remainder
     int w = full;
     if (!n || *n <= 0) return w;
     while (w > 1 && w / 2 >= *n) w /= 2;
-    if (w > 4 && (whole ? *n < w : *n % w && *n % (w / 2) == 0 && *n < 4 * w)) w /= 2;
+    if (w > 4 && (whole && !accumulators ? *n < w : *n % w && *n % (w / 2) == 0 && *n < 4 * w)) w /= 2;
     return w;
   };
   if (way == Mapping::Vector::Inner) {
@@ -87,13 +96,6 @@ void Emitter::choose_shape() {
   width_ = fit(extent);
   if (width_ == 1) return;
   outer_vector_ = true;
-  int cost = 0, accumulators = 0;
-  for (const loop::Stage& s : nest_.stages) {
-    cost += body_cost(s);
-    if (s.axes.empty()) continue;
-    for (const LoopOp& op : s.ops)
-      if (op.code == OpCode::Reduce) accumulators += is_moment(op.reduce) || is_exponent(op.reduce) ? 2 : 1;
-  }
   copies_ = choose_copies(cost, 0, extent);
   if (nest_.mapping.tile > 0 && nest_.outer.size() >= 2 && !accumulators) {
     tiled_ = std::all_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return s.axes.empty(); });
@@ -104,11 +106,7 @@ void Emitter::choose_shape() {
     copies_ = std::max(1, 8 / static_cast<int>(std::bit_ceil(static_cast<unsigned>(accumulators))));
     if (cost > 24) copies_ = std::min(copies_, 4);
     if (cost > 60) copies_ = std::min(copies_, 2);
-    if (extent) {
-      while (copies_ > 1 && *extent < static_cast<int64_t>(copies_) * width_) copies_ /= 2;
-      if (*extent % width_ == 0)
-        while (copies_ > 1 && *extent % (static_cast<int64_t>(copies_) * width_)) copies_ /= 2;
-    }
+    if (extent) copies_ = fewer_copies(copies_, *extent, false);
   }
   if (accumulators) choose_strip();
   bool loops =

@@ -107,6 +107,7 @@ class Emitter {
   Values loop(Value* begin, Value* end, int64_t step, bool nonempty, Values init,
               const std::function<Values(Value*, Values)>& body);
   int body_cost(const loop::Stage& stage) const;
+  int fewer_copies(int copies, int64_t extent, bool keeps_many) const;
   int choose_copies(int cost, int accumulators, std::optional<int64_t> extent) const;
   std::vector<Expr> digit_extents();
   Expr units();
@@ -181,7 +182,7 @@ class Emitter {
   };
   std::optional<Guarded> guarded(const LoopOp& load);
   const LoopOp* made_by(loop::ValId id) const;
-  std::optional<loop::ValId> counts_where(loop::ValId id) const;
+  std::optional<loop::ValId> counts_where(const LoopOp& load) const;
   void collect_inside(loop::ValId condition, std::vector<std::pair<Expr, Expr>>& found);
 
   // memory.cpp

@@ -14,29 +14,29 @@ const LoopOp* Emitter::made_by(ValId id) const {
   return nullptr;
 }
 
-// The condition of the only op that takes the value, in the stage at hand: where(condition, value, something else).
-std::optional<ValId> Emitter::counts_where(ValId id) const {
+// The condition of the only op that takes what is loaded, perhaps cast: where(condition, value, something else). It is
+// known before the load is emitted.
+std::optional<ValId> Emitter::counts_where(const LoopOp& load) const {
+  ValId id = load.result;
   const LoopOp* user = nullptr;
-  for (const loop::Stage& s : nest_.stages)
-    for (const LoopOp& op : s.ops)
-      for (ValId a : op.args)
-        if (a == id) {
-          if (user) return std::nullopt;
-          user = &op;
-        }
-  if (!user || user->args[0] == id) return std::nullopt;
-  if (user->code == OpCode::Cast) return counts_where(user->result);
+  do {
+    user = nullptr;
+    for (const loop::Stage& s : nest_.stages)
+      for (const LoopOp& op : s.ops)
+        for (ValId a : op.args)
+          if (a == id) {
+            if (user) return std::nullopt;
+            user = &op;
+          }
+    if (!user) return std::nullopt;
+    if (user->code == OpCode::Cast) id = user->result;
+  } while (user->code == OpCode::Cast);
   if (user->code != OpCode::Where || user->args[1] != id) return std::nullopt;
-  // It is known where the load is emitted.
-  for (const loop::Stage& s : nest_.stages) {
-    if (&s == stage_) break;
-    for (const LoopOp& op : s.ops)
+  for (const loop::Stage& s : nest_.stages)
+    for (const LoopOp& op : s.ops) {
+      if (op.result == load.result) return std::nullopt;
       if (op.result == user->args[0]) return user->args[0];
-  }
-  for (const LoopOp& op : stage_->ops) {
-    if (op.result == id) return std::nullopt;
-    if (op.result == user->args[0]) return user->args[0];
-  }
+    }
   return std::nullopt;
 }
 
@@ -69,7 +69,7 @@ void Emitter::collect_inside(ValId condition, std::vector<std::pair<Expr, Expr>>
 }
 
 std::optional<Emitter::Guarded> Emitter::guarded(const LoopOp& load) {
-  auto condition = counts_where(load.result);
+  auto condition = counts_where(load);
   if (!condition) return std::nullopt;
   std::vector<std::pair<Expr, Expr>> inside;
   collect_inside(*condition, inside);

@@ -111,7 +111,7 @@ std::optional<int64_t> Emitter::lane_step(Expr e) { return ir::lane_step(arena_,
 Expr Emitter::at_copy(Expr e, int copy) {
   if (copy == 0 || !vector_.var) return e;
   const int vectors = vector_.rows ? vector_.columns : vector_.copies;
-  std::vector<std::pair<Expr, Expr>> to;
+  llvm::SmallVector<std::pair<Expr, Expr>, 2> to;
   auto move = [&](Expr var, int64_t by) {
     if (by && arena_.contains(e, var)) to.emplace_back(var, arena_.add(var, arena_.constant(by)));
   };

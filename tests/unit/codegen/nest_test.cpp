@@ -189,6 +189,21 @@ TEST(Nest, PlacesMovedInside) {
         }
 }
 
+// The condition may be known only after the load, and before its cast.
+TEST(Nest, PlacesMovedInsideBeforeTheCondition) {
+  for (const char* way : {"outer", "inner"})
+    check(
+        "program\nbuffer %0 \"x\" i32 cpu input 0 sizes [60] strides [1]\nbuffer %1 \"o\" f32 cpu output sizes [66] "
+        "strides [1]\nnest \"n\" outer [i0: 3, i1: 22] vector " +
+            std::string(way) +
+            " tile 0 grain 1 locs [] {\n  stage [] {\n    v0 = load i32 %0[20*i0 + Max(Min(i1 - 1, 19), 0)]\n"
+            "    v1 = index i32 i1 - 1\n    v2 = const i32 0\n    v3 = ge bool v1, v2\n    v4 = const i32 20\n"
+            "    v5 = lt bool v1, v4\n    v6 = and bool v3, v5\n    v7 = cast f32 v0\n    v8 = const f32 7\n"
+            "    v9 = where f32 v6, v7, v8\n    store %1[22*i0 + i1] = v9\n  }\n}\n"
+            "output view %1 f32 sizes [66] strides [1] offset 0\n",
+        {filled(DType::I32, {60}, 5)}, 0);
+}
+
 TEST(Nest, MeanAndVarianceOfOneValue) {
   // Much farther from zero than from each other.
   auto far = [](int64_t n) {
