@@ -1,6 +1,7 @@
 // One op of a stage, for all points in flight.
 #include "base/check.h"
 #include "codegen/cpu/emitter.h"
+#include "codegen/llvm/interleave.h"
 #include "codegen/llvm/math.h"
 #include "loop/analysis.h"
 #include "loop/value_range.h"
@@ -76,6 +77,9 @@ void Emitter::emit_pure(const LoopOp& op) {
     out.depth = std::max(out.depth, args[i]->depth);
     if (args[i]->vec) copies = std::max(copies, args[i]->v.size());
   }
+  // Where each copy's instructions end, and what they follow.
+  llvm::BasicBlock* block = B.GetInsertBlock();
+  llvm::SmallVector<llvm::Instruction*, 8> ends{last_instruction()};
   for (size_t c = 0; c < copies; ++c) {
     std::array<Value*, 3> v{};
     for (size_t i = 0; i < 3; ++i)
@@ -84,8 +88,17 @@ void Emitter::emit_pure(const LoopOp& op) {
       if (loop::divides_integers(op)) check_divisor(emit_cast(vb_, v[1], types[1], op.dtype));
       return emit_arith(vb_, op, types, v);
     }));
+    ends.push_back(last_instruction());
   }
+  if (B.GetInsertBlock() == block)
+    for (size_t c = 0; c + 1 < copies; c += 2) ir::take_turns(*block, ends[c], ends[c + 1], ends[c + 2]);
   value(op.result) = std::move(out);
+}
+
+// What was emitted last in the block at hand; nullptr: nothing.
+llvm::Instruction* Emitter::last_instruction() {
+  auto here = B.GetInsertPoint();
+  return here == B.GetInsertBlock()->begin() ? nullptr : &*std::prev(here);
 }
 
 void Emitter::check_divisor(Value* divisor) {

@@ -102,6 +102,7 @@ class Emitter {
   void emit_pure(const LoopOp& op);
   void emit_index(const LoopOp& op);
   void emit_indirect(const LoopOp& op);
+  llvm::Instruction* last_instruction();
   void check_divisor(Value* divisor);
   void report_if(Value* bad, loop::IndexCheck what, Value* value, Value* bound);
   Values loop(Value* begin, Value* end, int64_t step, bool nonempty, Values init,

@@ -108,6 +108,10 @@ Target describe_host() {
   t.host = true;
   t.cache_bytes = host_cache().value_or(t.cache_bytes);
   architecture(t.architecture).describe(t, llvm::sys::getHostCPUFeatures());
+  // Some CPUs have the instruction, and load one by one in less time.
+  const std::string triple = triple_of(t);
+  std::unique_ptr<llvm::MCSubtargetInfo> model(backend(t, triple).createMCSubtargetInfo(triple, t.model, ""));
+  if (t.gather && t.vector_bits < 512 && !model->checkFeatures("+fast-gather")) t.gather = 0;
   return t;
 }
 

@@ -248,8 +248,12 @@ Value* Emitter::gather(BufferId buffer, Expr index, int copy, Type* element) {
     own.push_back(index);
   }
   Value* base = address(buffer, arena_.sum(shared));
-  Value* lanes = lane_values(arena_.sum(own), copy);
-  if (vb_.target.gathers(size_of(dtype))) {
+  const Expr offset = arena_.sum(own);
+  const bool at_once = vb_.target.gathers(size_of(dtype));
+  // One by one, an index that was loaded is not made narrow and wide again.
+  Value* lanes = !at_once && arena_.kind(offset) == Kind::Symbol ? lane_values_as(offset, copy, B.getInt64Ty())
+                                                                 : lane_values(offset, copy);
+  if (at_once) {
     Value* pointers = B.CreateGEP(element, base, lanes);
     return B.CreateMaskedGather(type, pointers, align, vector_.mask,
                                 vector_.mask ? llvm::Constant::getNullValue(type) : nullptr);

@@ -32,15 +32,11 @@ class X86Builder final : public CpuBuilder {
 
   void fence_streams() override { B.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }
 
+  bool has_native_scale(Value* p) const override { return scale_id(p); }
   Value* native_scale(Value* p, Value* n) override {
-    using namespace llvm;
-    ID id = choose(p, {{Intrinsic::x86_avx512_mask_scalef_ps_128, Intrinsic::x86_avx512_mask_scalef_ps_256,
-                        Intrinsic::x86_avx512_mask_scalef_ps_512, Intrinsic::x86_avx512_mask_scalef_pd_128,
-                        Intrinsic::x86_avx512_mask_scalef_pd_256, Intrinsic::x86_avx512_mask_scalef_pd_512}});
-    if (!id) return nullptr;
-    SmallVector<Value*, 5> args{p, n, p, all_lanes(lanes(p))};
+    llvm::SmallVector<Value*, 5> args{p, n, p, all_lanes(lanes(p))};
     if (bits_of(p) == 512) args.push_back(B.getInt32(4));  // rounding as MXCSR says
-    return B.CreateIntrinsic(id, {}, args);
+    return B.CreateIntrinsic(scale_id(p), {}, args);
   }
 
   Value* native_reciprocal(Value* d) override {
@@ -71,6 +67,12 @@ class X86Builder final : public CpuBuilder {
     unsigned bits = bits_of(x);
     if (bits != 128 && bits != 256 && bits != 512) return 0;
     return ids[(element->isDoubleTy() ? 3 : 0) + (bits == 512 ? 2 : bits == 256 ? 1 : 0)];
+  }
+  ID scale_id(Value* p) const {
+    using namespace llvm;
+    return choose(p, {{Intrinsic::x86_avx512_mask_scalef_ps_128, Intrinsic::x86_avx512_mask_scalef_ps_256,
+                       Intrinsic::x86_avx512_mask_scalef_ps_512, Intrinsic::x86_avx512_mask_scalef_pd_128,
+                       Intrinsic::x86_avx512_mask_scalef_pd_256, Intrinsic::x86_avx512_mask_scalef_pd_512}});
   }
   Value* all_lanes(unsigned count) { return count == 16 ? B.getInt16(0xffff) : B.getInt8(0xff); }
 };

@@ -13,62 +13,99 @@ using loop::OpCode;
 
 constexpr double kLog2E = 1.4426950408889634;
 
-// p * 2^n for integral n in [-160, 130], with one rounding also where the result is denormal.
-Value* scale(VectorBuilder& b, Value* p, Value* n) {
-  if (Value* r = b.native_scale(p, n)) return r;
-  // Two factors: 2^n alone may be no normal number. The first product is exact.
-  Value* k = b.B.CreateFPToSI(n, VectorBuilder::like(p, b.i32()));
-  Value* half = b.B.CreateAShr(k, b.integer(k, 1));
-  auto power = [&](Value* e) { return b.unbits(b.B.CreateShl(b.B.CreateAdd(e, b.integer(e, 127)), b.integer(e, 23))); };
-  return b.B.CreateFMul(b.B.CreateFMul(p, power(half)), power(b.B.CreateSub(k, half)));
+// x * factor rounded to a whole number n below 2^21, ties to even: what is added to 1.5 * 2^23 is one, in the low bits.
+struct Whole {
+  Value* y;  // n + move in its low bits
+  Value* n;
+};
+Whole whole(VectorBuilder& b, Value* x, double factor, Value* magic) {
+  Value* y = factor == 1 ? b.B.CreateFAdd(x, magic) : b.fma(x, b.num(x, factor), magic);
+  return {y, b.B.CreateFSub(y, magic)};
+}
+Value* magic(VectorBuilder& b, Value* like, int move) { return b.num(like, 12582912.0 + move); }
+
+// How 2^n is formed without instructions for it: as 2^(n + move), which is a normal number whose exponent are bits of a
+// `Whole`, and 2^-move, with which all is rounded at last.
+struct Move {
+  Value *magic, *last;
+};
+constexpr int kExponent = 127;
+Move by(VectorBuilder& b, Value* like, int move) {
+  return {magic(b, like, kExponent + move), b.num(like, std::ldexp(1.0, -move))};
+}
+// Of n in [-157, 129] that is above 0 only where x is not negative.
+Move by_sign_of(VectorBuilder& b, Value* x) {
+  if (b.has_native_scale(x)) return {magic(b, x, 0), nullptr};
+  Value* below = b.B.CreateICmpSLT(b.bits(x), b.integer(VectorBuilder::like(x, b.i32()), 0));
+  const Move down = by(b, x, 32), up = by(b, x, -2);
+  return {b.B.CreateSelect(below, down.magic, up.magic), b.B.CreateSelect(below, down.last, up.last)};
+}
+Value* exponent_bits(VectorBuilder& b, Value* y) {
+  Value* i = b.bits(y);
+  return b.B.CreateShl(i, b.integer(i, 23));
+}
+Value* power(VectorBuilder& b, const Whole& moved) { return b.unbits(exponent_bits(b, moved.y)); }
+
+// p * 2^n for p near 1, rounded once, also where the result is denormal.
+Value* scale(VectorBuilder& b, Value* p, const Whole& w, const Move& move) {
+  if (b.has_native_scale(p)) return b.native_scale(p, w.n);
+  return b.B.CreateFMul(b.B.CreateFMul(p, power(b, w)), move.last);
 }
 
-// exp(r) - 1 for |r| <= ln(2)/2.
+// exp(r) - 1 for |r| <= ln(2)/2, to 2^-31 of itself.
 Value* exp_tail(VectorBuilder& b, Value* r) {
-  Value* p = b.horner(
-      r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
-  return b.fma(p, b.B.CreateFMul(r, r), r);
+  Value* square = b.B.CreateFMul(r, r);
+  Value* p =
+      b.two_chains(r, square, {1.9944254e-4, 1.39327103e-3, 8.33320804e-3, 4.16664891e-2, 1.66666672e-1, 5.0e-1});
+  return b.fma(p, square, r);
 }
 
 struct Reduced {
-  Value *n, *r;  // x = n * ln(2) + r
+  Whole n;
+  Value* r;  // x = n * ln(2) + r
 };
-Reduced reduce_ln2(VectorBuilder& b, Value* x) {
-  Value* n = b.round_even(b.B.CreateFMul(x, b.num(x, kLog2E)));
-  Value* r = b.fma(n, b.num(x, -0.693359375), x);
-  return {n, b.fma(n, b.num(x, 2.12194440e-4), r)};
+Reduced reduce_ln2(VectorBuilder& b, Value* x, Value* magic) {
+  Whole w = whole(b, x, kLog2E, magic);
+  Value* r = b.fma(w.n, b.num(x, -0.693359375), x);
+  return {w, b.fma(w.n, b.num(x, 2.12194440e-4), r)};
+}
+
+// exp(x) for x whose power needs no other move.
+Value* exp_moved(VectorBuilder& b, Value* x, const Move& move) {
+  auto [n, r] = reduce_ln2(b, x, move.magic);
+  return scale(b, b.B.CreateFAdd(exp_tail(b, r), b.num(x, 1.0)), n, move);
 }
 
 Value* exp(VectorBuilder& b, Value* x) {
   x = b.at_least(b.num(x, -104.5), b.at_most(b.num(x, 89.0), x));
-  auto [n, r] = reduce_ln2(b, x);
-  return scale(b, b.B.CreateFAdd(exp_tail(b, r), b.num(x, 1.0)), n);
+  return exp_moved(b, x, by_sign_of(b, x));
 }
 
 Value* exp2(VectorBuilder& b, Value* x) {
   x = b.at_least(b.num(x, -151.0), b.at_most(b.num(x, 129.0), x));
-  Value* n = b.round_even(x);
+  const Move move = by_sign_of(b, x);
+  const Whole w = whole(b, x, 1, move.magic);
   // The product with ln(2) in two parts, as its rounding error is multiplied by the result.
-  Value* f = b.B.CreateFSub(x, n);
+  Value* f = b.B.CreateFSub(x, w.n);
   Value* r = b.B.CreateFMul(f, b.num(x, 0.6931471805599453));
   Value* low = b.fma(f, b.num(x, 0.6931471805599453), b.B.CreateFNeg(r));
-  return scale(b, b.B.CreateFAdd(b.B.CreateFAdd(exp_tail(b, r), low), b.num(x, 1.0)), n);
+  return scale(b, b.B.CreateFAdd(b.B.CreateFAdd(exp_tail(b, r), low), b.num(x, 1.0)), w, move);
 }
 
 Value* expm1(VectorBuilder& b, Value* x) {
   Value* c = b.at_least(b.num(x, -20.0), b.at_most(b.num(x, 88.8), x));
-  auto [n, r] = reduce_ln2(b, c);
+  auto [n, r] = reduce_ln2(b, c, magic(b, x, kExponent - 1));
   Value* t = exp_tail(b, r);
   // 2^n (1 + t) - 1 through 2^(n-1), which does not overflow before the result does.
-  Value* s = scale(b, b.num(x, 0.5), n);
+  Value* s = power(b, n);
   Value* half = b.fma(s, t, b.B.CreateFSub(s, b.num(x, 0.5)));
   return b.copysign(b.B.CreateFAdd(half, half), x);
 }
 
-// exp(|x|) / 2 through 2^(n-1), which does not overflow before the result does.
+// exp(|x|) / 2, which does not overflow before the result does.
 Value* half_exp(VectorBuilder& b, Value* x) {
-  auto [n, r] = reduce_ln2(b, b.at_most(b.num(x, 90.0), b.fabs(x)));
-  return scale(b, b.B.CreateFAdd(exp_tail(b, r), b.num(x, 1.0)), b.B.CreateFSub(n, b.num(x, 1.0)));
+  auto [n, r] = reduce_ln2(b, b.at_most(b.num(x, 90.0), b.fabs(x)), magic(b, x, kExponent - 3));
+  return b.B.CreateFMul(b.B.CreateFMul(b.B.CreateFAdd(exp_tail(b, r), b.num(x, 1.0)), power(b, n)), b.num(x, 4.0));
 }
 
 Value* cosh(VectorBuilder& b, Value* x) {
@@ -101,8 +138,9 @@ Log log_parts(VectorBuilder& b, Value* x) {
   ef = b.B.CreateSelect(tiny, b.B.CreateFSub(ef, b.num(x, 23.0)), ef);
   Value* f = b.B.CreateFSub(m, b.num(x, 1.0));
   Value* z = b.B.CreateFMul(f, f);
-  Value* p = b.horner(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-                          -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
+  Value* p = b.two_chains(f, z,
+                          {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+                           -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
   Value* y = b.B.CreateFMul(b.B.CreateFMul(f, z), p);
   return {f, b.fma(z, b.num(x, -0.5), y), ef};
 }
@@ -168,44 +206,42 @@ Value* quotient(VectorBuilder& b, Value* n, Value* d, Value* low) {
 Value* sigmoid(VectorBuilder& b, Value* x) {
   Value* one = b.num(x, 1.0);
   Value* t = b.at_least(b.num(x, -104.5), b.B.CreateFNeg(b.fabs(x)));
-  auto [n, r] = reduce_ln2(b, t);
-  Value* e = scale(b, b.B.CreateFAdd(exp_tail(b, r), one), n);
-  Value* above = b.B.CreateFCmpOGE(x, b.num(x, 0.0));
+  Value* e = exp_moved(b, t, by(b, x, 32));
+  Value* above = b.B.CreateICmpSGE(b.bits(x), b.integer(VectorBuilder::like(x, b.i32()), 0));
   Value* d = b.B.CreateFAdd(e, one);
   Value* low = b.B.CreateFSub(e, b.B.CreateFSub(d, one));
   return quotient(b, b.B.CreateSelect(above, one, e), d, low);
 }
 
+// 1 - exp(-y) for y in [0, 20], and 1 + exp(-y), of each of which the last step rounds once.
+struct BesideOne {
+  Value *less, *more;
+};
+BesideOne beside_one(VectorBuilder& b, const Reduced& reduced) {
+  Value *one = b.num(reduced.r, 1.0), *s = power(b, reduced.n), *t = exp_tail(b, reduced.r);
+  return {b.fma(b.B.CreateFNeg(s), t, b.B.CreateFSub(one, s)), b.fma(s, t, b.B.CreateFAdd(one, s))};
+}
+
+// (1 - exp(-2|x|)) / (1 + exp(-2|x|))
 Value* tanh(VectorBuilder& b, Value* x) {
   if (has_pieces(b, x)) return tanh_pieces(b, x);
-  Value* t = b.fabs(x);
-  Value* s = b.B.CreateFMul(x, x);
-  Value* p = b.horner(s, {1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1});
-  Value* small = b.fma(b.B.CreateFMul(p, s), x, x);
-  Value* e = exp(b, b.B.CreateFAdd(t, t));
-  Value* q = b.B.CreateFDiv(b.num(x, 1.0), b.B.CreateFAdd(e, b.num(x, 1.0)));
-  Value* large = b.fma(b.num(x, -2.0), q, b.num(x, 1.0));
-  // The sign last: the small form gives +0 for -0.
-  return b.copysign(b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.599609375)), large, small), x);
+  Value* t = b.at_most(b.num(x, 10.0), b.fabs(x));
+  const BesideOne e = beside_one(b, reduce_ln2(b, b.B.CreateFMul(t, b.num(x, -2.0)), magic(b, x, kExponent)));
+  return b.with_sign(b.B.CreateFDiv(e.less, e.more), x);
 }
 
-// exp(r) for r below -1.6, where it is taken from 1: an error of 2^-23 of its own is a quarter of a last place there,
-// and what is below 2^-26 is none. NaN gives any number.
-Value* exp_beside_one(VectorBuilder& b, Value* r) {
-  r = b.at_least(b.num(r, -20.0), r);
-  Value* n = b.round_even(b.B.CreateFMul(r, b.num(r, kLog2E)));
-  Value* f = b.fma(n, b.num(r, -0.6931471805599453), r);
-  Value* p = b.horner(f, {8.312489999e-3, 4.189043743e-2, 1.666711584e-1, 4.999922959e-1, 1.0, 1.0});
-  if (Value* scaled = b.native_scale(p, n)) return scaled;
-  // A normal number times 2^n is one: n goes into its exponent.
-  Value* k = b.B.CreateFreeze(b.B.CreateFPToSI(n, VectorBuilder::like(p, b.i32())));
-  return b.unbits(b.B.CreateAdd(b.bits(p), b.B.CreateShl(k, b.integer(k, 23))));
-}
-
-// NaN comes through the form for small values.
+// 1 - exp(-y), where y = |x| + |x| q(|x|), with q by a fit on [0, 4] whose error weighs as the result's.
 Value* erf(VectorBuilder& b, Value* x) {
   if (has_pieces(b, x)) return erf_pieces(b, x);
-  return erf_by(b, x, [&](Value* r) { return exp_beside_one(b, r); });
+  Value* t = b.at_most(b.num(x, 4.0), b.fabs(x));
+  Value* q = b.two_chains(t, b.B.CreateFMul(t, t),
+                          {-9.38705398e-6, 1.18855001e-4, -6.3734717e-4, 1.67565735e-3, -1.69494218e-4, -1.91478245e-2,
+                           1.02776304e-1, 6.36619568e-1, 1.28379166e-1});
+  Value* y = b.fma(q, t, t);
+  // One constant is enough: the multiple is none where the result is small.
+  const Whole n = whole(b, y, -kLog2E, magic(b, x, kExponent));
+  Value* r = b.fma(n.n, b.num(x, -0.6931471805599453), b.B.CreateFNeg(y));
+  return b.with_sign(beside_one(b, {n, r}).less, x);
 }
 
 // sin(x) or cos(x): the argument reduced in double, where the products are exact enough up to 2^27.
@@ -356,19 +392,6 @@ Value* constant_power(VectorBuilder& b, Value* x, Value* y) {
 }
 
 }  // namespace
-
-Value* erf_by(VectorBuilder& b, Value* x, llvm::function_ref<Value*(Value*)> exp) {
-  Value* t = b.fabs(x);
-  Value* s = b.B.CreateFMul(x, x);
-  Value* r = b.fma(b.num(x, -1.72853470e-5), t, b.num(x, 3.83197126e-4));
-  r = b.fma(r, s, b.fma(b.num(x, -3.88396438e-3), t, b.num(x, 2.42546219e-2)));
-  for (double c : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1}) r = b.fma(r, t, b.num(x, c));
-  r = b.fma(r, t, b.B.CreateFNeg(t));
-  Value* large = b.copysign(b.B.CreateFSub(b.num(x, 1.0), exp(r)), x);
-  Value* p = b.horner(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
-  Value* small = b.fma(p, x, x);
-  return b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.927734375)), large, small);
-}
 
 bool is_math(OpCode code) { return find(code); }
 

@@ -10,7 +10,4 @@ namespace braze::codegen::ir {
 Value* emit_math(VectorBuilder& b, loop::OpCode code, Value* x, Value* y);
 bool is_math(loop::OpCode code);
 
-// erf(x) of f32, with a device's own exponential.
-Value* erf_by(VectorBuilder& b, Value* x, llvm::function_ref<Value*(Value*)> exp);
-
 }  // namespace braze::codegen::ir

@@ -12,44 +12,50 @@ struct Reduced {
   Whole n;
   Value* r;  // x = n ln(2) + r
 };
-Reduced reduce_ln2(B64& b, Value* x) {
-  Whole w = whole(b, x, 1.4426950408889634);
+Reduced reduce_ln2(B64& b, Value* x, Value* magic) {
+  Whole w = whole(b, x, 1.4426950408889634, magic);
   Value* r = b.fma(w.n, num(b, -kLn2), x);  // exact: a multiple of 2^-53 below 1/2
   return {w, b.fma(w.n, num(b, -kLn2Rest), r)};
 }
 
 // exp(r) - 1 for |r| <= ln(2)/2.
 Value* exp_tail(B64& b, Value* r) {
-  Value* p = b.horner(r, {2.5000084425774371e-08, 2.7630248795880818e-07, 2.7557586290884422e-06,
-                          2.4801493097828538e-05, 0.00019841269506688846, 0.0013888888943631085, 0.0083333333334943988,
-                          0.041666666666530155, 0.16666666666666413, 0.50000000000000111});
-  return b.fma(p, mul(b, r, r), r);
+  Value* square = mul(b, r, r);
+  Value* p =
+      b.two_chains(r, square,
+                   {2.5000084425774371e-08, 2.7630248795880818e-07, 2.7557586290884422e-06, 2.4801493097828538e-05,
+                    0.00019841269506688846, 0.0013888888943631085, 0.0083333333334943988, 0.041666666666530155});
+  p = b.fma(b.fma(p, r, num(b, 0.16666666666666413)), r, num(b, 0.50000000000000111));
+  return b.fma(p, square, r);
 }
 
 Value* clamp(B64& b, Value* x, double lo, double hi) { return b.at_least(num(b, lo), b.at_most(num(b, hi), x)); }
 
 // exp(x + low) for a small `low`.
 Value* exp_sum(B64& b, Value* x, Value* low) {
-  auto [n, r] = reduce_ln2(b, clamp(b, x, -750.0, 711.0));
+  x = clamp(b, x, -750.0, 711.0);
+  const Move move = by_sign_of(b, x);
+  auto [n, r] = reduce_ln2(b, x, move.magic);
   if (low) r = add(b, r, low);
-  return scale(b, add(b, exp_tail(b, r), num(b, 1.0)), n);
+  return scale(b, add(b, exp_tail(b, r), num(b, 1.0)), n, move);
 }
 Value* exp(B64& b, Value* x) { return exp_sum(b, x, nullptr); }
 
 Value* exp2(B64& b, Value* x) {
   Value* c = clamp(b, x, -1080.0, 1025.0);
-  Whole n = whole(b, c, 1.0);
+  const Move move = by_sign_of(b, c);
+  const Whole n = whole(b, c, 1.0, move.magic);
   Value* f = sub(b, c, n.n);
   Value* r = mul(b, f, num(b, kLn2));
   Value* low = b.fma(f, num(b, kLn2), neg(b, r));
   low = b.fma(f, num(b, kLn2Rest), low);
-  return scale(b, add(b, add(b, exp_tail(b, r), low), num(b, 1.0)), n);
+  return scale(b, add(b, add(b, exp_tail(b, r), low), num(b, 1.0)), n, move);
 }
 
 Value* expm1(B64& b, Value* x) {
-  auto [n, r] = reduce_ln2(b, clamp(b, x, -50.0, 710.0));
+  auto [n, r] = reduce_ln2(b, clamp(b, x, -50.0, 710.0), magic(b, kExponent - 1));
   Value* t = exp_tail(b, r);
-  Value* s = scale(b, num(b, 0.5), n);  // 2^(n-1) does not overflow before the result does
+  Value* s = power(b, n.k);  // 2^(n-1) does not overflow before the result does
   Value* half = b.fma(s, t, sub(b, s, num(b, 0.5)));
   return b.copysign(add(b, half, half), x);
 }
@@ -173,11 +179,10 @@ Value* atan2(B64& b, Value* y, Value* x) {
 }
 
 // ------------------------------------------------------------------ hyperbolic functions
-// exp(t) / 2 for t above 0, through 2^(n-1), which does not overflow before the result does.
+// exp(t) / 2 for t above 0, which does not overflow before the result does.
 Value* half_exp(B64& b, Value* t) {
-  auto [n, r] = reduce_ln2(b, b.at_most(num(b, 711.0), t));
-  Whole less{b.B.CreateSub(n.k, b.integer(1)), sub(b, n.n, num(b, 1.0))};
-  return scale(b, add(b, exp_tail(b, r), num(b, 1.0)), less);
+  auto [n, r] = reduce_ln2(b, b.at_most(num(b, 711.0), t), magic(b, kExponent - 3));
+  return mul(b, mul(b, add(b, exp_tail(b, r), num(b, 1.0)), power(b, n.k)), num(b, 4.0));
 }
 Value* sinh(B64& b, Value* x) {
   Value* t = b.fabs(x);
@@ -255,9 +260,9 @@ Value* erf(B64& b, Value* x) {
                 1.8530560094593416e-06,  -8.2423698849499039e-06, 3.6171028967229653e-05,  -0.00015547386898898924,
                 0.00065268634001661011,  -0.0026730737319759549,  0.01066113338237819,     -0.041323577827512399,
                 0.15529365560703443});
-  auto [n, r] = reduce_ln2(b, neg(b, mul(b, c, c)));
-  Value* power = mul(b, add(b, exp_tail(b, r), num(b, 1.0)), power_of_two(b, n.k));
-  Value* large = b.copysign(b.fma(neg(b, p), power, num(b, 1.0)), x);
+  auto [n, r] = reduce_ln2(b, neg(b, mul(b, c, c)), magic(b, kExponent));
+  Value* e = mul(b, add(b, exp_tail(b, r), num(b, 1.0)), power(b, n.k));
+  Value* large = b.copysign(b.fma(neg(b, p), e, num(b, 1.0)), x);
   return pick(b, greater(b, t, 1.0), large, erf_small(b, x));
 }
 Value* erfc(B64& b, Value* x) {
@@ -358,9 +363,12 @@ Value* call(VectorBuilder& b, std::string_view name, llvm::ArrayRef<Value*> v) {
   throw Unsupported(Reason::UnsupportedOp, "the function " + std::string(name) + " without a C library");
 }
 
-Value* scale(VectorBuilder& b, Value* p, Value* n) {
-  B64 shaped{b, p->getType()};
-  return scale(shaped, p, whole(shaped, n, 1.0));
+// Two factors: 2^n alone may be no normal number. The first product is exact.
+Value* scale(VectorBuilder& builder, Value* p, Value* n) {
+  B64 b{builder, p->getType()};
+  Value *half = whole(b, n, 0.5).k, *k = whole(b, n, 1.0).k;
+  auto power_of_two = [&](Value* e) { return power(b, b.B.CreateAdd(e, b.integer(kExponent))); };
+  return mul(b, mul(b, p, power_of_two(half)), power_of_two(b.B.CreateSub(k, half)));
 }
 
 // 2^(y log2 |x|) in double, whose narrowing rounds once, also where the result is denormal or infinite.

@@ -15,6 +15,9 @@ struct B64 {
   Value* integer(int64_t x) { return b.integer(i64(), x); }
   Value* fma(Value* x, Value* y, Value* z) { return b.fma(x, y, z); }
   Value* horner(Value* x, std::initializer_list<double> highest_first) { return b.horner(x, highest_first); }
+  Value* two_chains(Value* x, Value* square, std::initializer_list<double> highest_first) {
+    return b.two_chains(x, square, highest_first);
+  }
   Value* at_most(Value* bound, Value* x) { return b.at_most(bound, x); }
   Value* at_least(Value* bound, Value* x) { return b.at_least(bound, x); }
   Value* fabs(Value* x) { return b.fabs(x); }
@@ -49,28 +52,38 @@ inline Value* is_odd(B64& b, Value* k) { return b.B.CreateICmpSLT(b.B.CreateShl(
 
 inline constexpr double kLn2 = 0x1.62e42fefa39efp-1, kLn2Rest = 0x1.abc9e3b39803fp-56;
 
-// The whole number next to a double below 2^51: in the low bits, and as a double. Vectors of AVX2 have no instruction
+// The whole number next to a double below 2^50: in the low bits, and as a double. Vectors of AVX2 have no instruction
 // that converts between doubles and 64-bit integers; what is added to 1.5 * 2^52 is rounded to a whole number.
 struct Whole {
-  Value *k, *n;
+  Value* k;  // with what the magic number has beyond 1.5 * 2^52
+  Value* n;
 };
-inline Whole whole(B64& b, Value* x, double factor) {
-  Value* magic = num(b, 0x1.8p52);
+inline Value* magic(B64& b, int more = 0) { return num(b, 0x1.8p52 + more); }
+inline Whole whole(B64& b, Value* x, double factor, Value* magic) {
   Value* y = b.fma(x, num(b, factor), magic);
   return {b.bits(y), sub(b, y, magic)};
 }
+inline Whole whole(B64& b, Value* x, double factor) { return whole(b, x, factor, magic(b)); }
 
-// 2^k for k in [-1022, 1023], of which the low 12 bits are read.
-inline Value* power_of_two(B64& b, Value* k) {
-  return b.unbits(b.B.CreateShl(b.B.CreateAdd(k, b.integer(1023)), b.integer(52)));
+// 2^(k - kExponent) for k in [1, 2046], of which the low 12 bits are read.
+inline constexpr int kExponent = 1023;
+inline Value* power(B64& b, Value* k) { return b.unbits(b.B.CreateShl(k, b.integer(52))); }
+
+// How 2^n is formed without instructions for it: as 2^(n + move), a normal number, and 2^-move, with which all is
+// rounded at last. For n in [-1100, 1025] that is above 0 only where `x` is not negative.
+struct Move {
+  Value *magic, *last;
+};
+inline Move by_sign_of(B64& b, Value* x) {
+  if (b.b.has_native_scale(x)) return {magic(b), nullptr};
+  Value* below = b.B.CreateICmpSLT(b.bits(x), b.integer(0));
+  return {pick(b, below, magic(b, kExponent + 128), magic(b, kExponent - 2)),
+          pick(b, below, num(b, 0x1p-128), num(b, 4.0))};
 }
-
-// p * 2^n for n in [-1100, 1030], with one rounding also where the result is denormal.
-inline Value* scale(B64& b, Value* p, Whole w) {
-  if (Value* r = b.b.native_scale(p, w.n)) return r;
-  // Two factors: 2^n alone may be no normal number. The first product is exact.
-  Value* half = whole(b, w.n, 0.5).k;
-  return mul(b, mul(b, p, power_of_two(b, half)), power_of_two(b, b.B.CreateSub(w.k, half)));
+// p * 2^n for p near 1, rounded once, also where the result is denormal.
+inline Value* scale(B64& b, Value* p, const Whole& w, const Move& move) {
+  if (b.b.has_native_scale(p)) return b.b.native_scale(p, w.n);
+  return mul(b, mul(b, p, power(b, w.k)), move.last);
 }
 
 Value* sin(B64& b, Value* x);

@@ -17,6 +17,16 @@ Value* VectorBuilder::horner(Value* x, std::initializer_list<double> highest_fir
   return p;
 }
 
+Value* VectorBuilder::two_chains(Value* x, Value* square, std::initializer_list<double> highest_first) {
+  Value* sums[2] = {nullptr, nullptr};  // of the powers like the highest, and of the others
+  size_t k = 0;
+  for (double c : highest_first) {
+    Value*& sum = sums[k++ % 2];
+    sum = sum ? fma(sum, square, num(x, c)) : num(x, c);
+  }
+  return k % 2 ? fma(sums[1], x, sums[0]) : fma(sums[0], x, sums[1]);
+}
+
 Value* VectorBuilder::bits(Value* x) {
   unsigned width = x->getType()->getScalarSizeInBits();
   return B.CreateBitCast(x, like(x, B.getIntNTy(width)));

@@ -58,12 +58,19 @@ class VectorBuilder {
     return B.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
   }
   Value* horner(Value* x, std::initializer_list<double> highest_first);
+  // The same of even and odd powers apart, which takes little more than half the time; `square` is x^2.
+  Value* two_chains(Value* x, Value* square, std::initializer_list<double> highest_first);
   // One minps/maxps: the second operand where either is NaN, so a NaN in `x` passes a constant bound.
   Value* at_most(Value* bound, Value* x) { return B.CreateSelect(B.CreateFCmpOLT(bound, x), bound, x); }
   Value* at_least(Value* bound, Value* x) { return B.CreateSelect(B.CreateFCmpOGT(bound, x), bound, x); }
   Value* fabs(Value* x) { return B.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
   Value* copysign(Value* magnitude, Value* sign) {
     return B.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, sign);
+  }
+  // The same for a magnitude that has no sign itself.
+  Value* with_sign(Value* magnitude, Value* sign) {
+    Value *m = bits(magnitude), *lowest = B.CreateShl(integer(m, 1), m->getType()->getScalarSizeInBits() - 1);
+    return unbits(B.CreateOr(m, B.CreateAnd(bits(sign), lowest)));
   }
   Value* round_even(Value* x) { return B.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x); }
   Value* is_nan(Value* x) { return B.CreateFCmpUNO(x, x); }
@@ -76,8 +83,10 @@ class VectorBuilder {
   virtual bool has_c_library() const { return true; }
   // What some targets have instructions for; nullptr: this one has none for values of this shape.
   virtual Value* native_max(Value*, Value*, bool /*minimum*/) { return nullptr; }  // of two floats, NaN if either is
-  virtual Value* native_scale(Value* /*p*/, Value* /*n*/) { return nullptr; }      // p * 2^n, n integral, rounded once
   virtual Value* native_reciprocal(Value*) { return nullptr; }                     // to 14 bits
+  // p * 2^n, n integral, rounded once.
+  virtual bool has_native_scale(Value* /*p*/) const { return false; }
+  virtual Value* native_scale(Value* /*p*/, Value* /*n*/) { return nullptr; }
   // A float of a byte as f32 and back (codegen/llvm/float8.h).
   virtual Value* native_from_float8(const Float8&, Value* /*bits*/) { return nullptr; }
   virtual Value* native_to_float8(const Float8&, Value*) { return nullptr; }

@@ -45,7 +45,16 @@ Value* tanh(DeviceBuilder& b, Value* x) {
 }
 
 Value* erf(DeviceBuilder& b, Value* x) {
-  return ir::erf_by(b, x, [&](Value* r) { return exp(b, r); });
+  Value* t = b.fabs(x);
+  Value* s = b.B.CreateFMul(x, x);
+  Value* r = b.fma(b.num(x, -1.72853470e-5), t, b.num(x, 3.83197126e-4));
+  r = b.fma(r, s, b.fma(b.num(x, -3.88396438e-3), t, b.num(x, 2.42546219e-2)));
+  for (double c : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1}) r = b.fma(r, t, b.num(x, c));
+  r = b.fma(r, t, b.B.CreateFNeg(t));
+  Value* large = b.copysign(b.B.CreateFSub(b.num(x, 1.0), exp(b, r)), x);
+  Value* p = b.horner(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+  Value* small = b.fma(p, x, x);
+  return b.B.CreateSelect(b.B.CreateFCmpOGT(t, b.num(x, 0.927734375)), large, small);
 }
 
 }  // namespace

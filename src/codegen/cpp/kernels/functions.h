@@ -102,54 +102,83 @@ BRAZE_INLINE L polynomial(L x, double highest, C... next) {
   return p;
 }
 
-// p * 2^n for integral n in [-160, 130], with one rounding also where the result is denormal.
+// x * factor rounded to a whole number n below 2^21, ties to even: what is added to 1.5 * 2^23 is one, in the low bits.
 template <class L>
-BRAZE_INLINE L scale(L p, L n) {
-  // Two factors: 2^n alone may be no normal number. The first product is exact.
-  const auto k = convert<int32_t>(n), half = k >> 1;
-  auto power = [](auto e) BRAZE_LAMBDA { return bits_as<float>((e + 127) << 23); };
-  return p * power(half) * power(k - half);
+struct Whole {
+  L y;  // n + move in its low bits
+  L n;
+};
+template <class L>
+BRAZE_INLINE L magic(L like, int move) {
+  return num(like, 12582912.0 + move);
 }
-// exp(r) - 1 for |r| <= ln(2)/2.
+template <class L>
+BRAZE_INLINE Whole<L> whole(L x, double factor, L magic) {
+  const L y = fma(x, num(x, factor), magic);
+  return {y, y - magic};
+}
+// 2^n is 2^(n + move), a normal number whose exponent are bits of a `Whole`, times 2^-move, with which all is rounded
+// at last.
+constexpr int kExponent = 127;
+template <class L>
+struct Move {
+  L magic, last;
+};
+// Of n in [-157, 129] that is above 0 only where x is not negative.
+template <class L>
+BRAZE_INLINE Move<L> by_sign_of(L x) {
+  const auto below = x < num(x, 0);
+  return {below ? magic(x, kExponent + 32) : magic(x, kExponent - 2), below ? num(x, 0x1p-32) : num(x, 4)};
+}
+template <class L>
+BRAZE_INLINE L power(L y) {
+  return bits_as<float>(bits_as<int32_t>(y) << 23);
+}
+// exp(r) - 1 for |r| <= ln(2)/2, to 2^-31 of itself.
 template <class L>
 BRAZE_INLINE L exp_tail(L r) {
-  return fma(polynomial(r, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
-                        5.0000001201e-1),
-             r * r, r);
+  return fma(polynomial(r, 1.9944254e-4, 1.39327103e-3, 8.33320804e-3, 4.16664891e-2, 1.66666672e-1, 5.0e-1), r * r, r);
 }
 template <class L>
 struct Reduced {
-  L n, r;  // x = n * ln(2) + r
+  L y, r;  // x = n * ln(2) + r, n + move in the low bits of y
 };
 template <class L>
-BRAZE_INLINE Reduced<L> reduce_ln2(L x) {
-  const L n = to_whole<kEven>(x * num(x, 1.4426950408889634));
-  return {n, fma(n, num(x, 2.12194440e-4), fma(n, num(x, -0.693359375), x))};
+BRAZE_INLINE Reduced<L> reduce_ln2(L x, L magic) {
+  const auto [y, n] = whole(x, 1.4426950408889634, magic);
+  return {y, fma(n, num(x, 2.12194440e-4), fma(n, num(x, -0.693359375), x))};
+}
+template <class L>
+BRAZE_INLINE L exp_moved(L x, Move<L> move) {
+  const auto [y, r] = reduce_ln2(x, move.magic);
+  return (exp_tail(r) + 1) * power(y) * move.last;
 }
 template <class L>
 BRAZE_INLINE L exp_float(L x) {
-  const auto [n, r] = reduce_ln2(at_least(num(x, -104.5), at_most(num(x, 89.0), x)));
-  return scale(exp_tail(r) + 1, n);
+  x = at_least(num(x, -104.5), at_most(num(x, 89.0), x));
+  return exp_moved(x, by_sign_of(x));
 }
 template <class L>
 BRAZE_INLINE L exp2_float(L x) {
-  const L c = at_least(num(x, -151.0), at_most(num(x, 129.0), x)), n = to_whole<kEven>(c);
+  const L c = at_least(num(x, -151.0), at_most(num(x, 129.0), x));
+  const auto move = by_sign_of(c);
+  const auto [y, n] = whole(c, 1, move.magic);
   // The product with ln(2) in two parts, as its rounding error is multiplied by the result.
   const L f = c - n, ln2 = num(x, 0.6931471805599453), r = f * ln2, low = fma(f, ln2, -r);
-  return scale(exp_tail(r) + low + 1, n);
+  return (exp_tail(r) + low + 1) * power(y) * move.last;
 }
 template <class L>
 BRAZE_INLINE L expm1_float(L x) {
-  const auto [n, r] = reduce_ln2(at_least(num(x, -20.0), at_most(num(x, 88.8), x)));
+  const auto [y, r] = reduce_ln2(at_least(num(x, -20.0), at_most(num(x, 88.8), x)), magic(x, kExponent - 1));
   // 2^n (1 + t) - 1 through 2^(n-1), which does not overflow before the result does.
-  const L t = exp_tail(r), s = scale(num(x, 0.5), n), half = fma(s, t, s - num(x, 0.5));
+  const L t = exp_tail(r), s = power(y), half = fma(s, t, s - num(x, 0.5));
   return with_sign(half + half, x);
 }
-// exp(|x|) / 2 through 2^(n-1), which does not overflow before the result does.
+// exp(|x|) / 2, which does not overflow before the result does.
 template <class L>
 BRAZE_INLINE L half_exp(L x) {
-  const auto [n, r] = reduce_ln2(at_most(num(x, 90.0), magnitude(x)));
-  return scale(exp_tail(r) + 1, n - 1);
+  const auto [y, r] = reduce_ln2(at_most(num(x, 90.0), magnitude(x)), magic(x, kExponent - 3));
+  return (exp_tail(r) + 1) * power(y) * 4;
 }
 template <class L>
 BRAZE_INLINE L cosh_float(L x) {
@@ -225,30 +254,37 @@ BRAZE_INLINE L log1p_float(L x) {
 template <class L>
 BRAZE_INLINE L sigmoid_float(L x) {
   const L one = num(x, 1);
-  const auto [n, r] = reduce_ln2(at_least(num(x, -104.5), -magnitude(x)));
-  const L e = scale(exp_tail(r) + one, n), q = one / (e + one);
+  const L t = at_least(num(x, -104.5), -magnitude(x));
+  const L e = exp_moved(t, Move<L>{magic(x, kExponent + 32), num(x, 0x1p-32)}), q = one / (e + one);
   return q * (x >= num(x, 0) ? one : e);
 }
+// 1 - exp(-y) for y in [0, 20], and 1 + exp(-y), of each of which the last step rounds once.
+template <class L>
+struct BesideOne {
+  L less, more;
+};
+template <class L>
+BRAZE_INLINE BesideOne<L> beside_one(Reduced<L> reduced) {
+  const L one = num(reduced.r, 1), s = power(reduced.y), t = exp_tail(reduced.r);
+  return {fma(-s, t, one - s), fma(s, t, one + s)};
+}
+// (1 - exp(-2|x|)) / (1 + exp(-2|x|))
 template <class L>
 BRAZE_INLINE L tanh_float(L x) {
-  const L t = magnitude(x), s = x * x, one = num(x, 1);
-  const L p = polynomial(s, 1.57394409e-2, -5.23025580e-2, 1.33152470e-1, -3.33327681e-1);
-  const L small = fma(p * s, x, x);
-  const L large = fma(num(x, -2), one / (exp_float(t + t) + one), one);
-  // The sign last: the small form gives +0 for -0.
-  return with_sign(t > num(x, 0.599609375) ? large : small, x);
+  const L t = at_most(num(x, 10), magnitude(x));
+  const auto [less, more] = beside_one(reduce_ln2(num(x, -2) * t, magic(x, kExponent)));
+  return with_sign(less / more, x);
 }
+// 1 - exp(-y), where y = |x| + |x| q(|x|), with q by a fit on [0, 4] whose error weighs as the result's.
 template <class L>
 BRAZE_INLINE L erf_float(L x) {
-  const L t = magnitude(x), s = x * x;
-  L r = fma(num(x, -1.72853470e-5), t, num(x, 3.83197126e-4));
-  r = fma(r, s, fma(num(x, -3.88396438e-3), t, num(x, 2.42546219e-2)));
-  r = fma(fma(fma(r, t, num(x, -1.06777877e-1)), t, num(x, -6.34846687e-1)), t, num(x, -1.28717512e-1));
-  r = fma(r, t, -t);
-  const L large = with_sign(num(x, 1) - exp_float(r), x);
-  const L p =
-      polynomial(s, -5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1);
-  return t > num(x, 0.927734375) ? large : fma(p, x, x);
+  const L t = at_most(num(x, 4), magnitude(x));
+  const L q = polynomial(t, -9.38705398e-6, 1.18855001e-4, -6.3734717e-4, 1.67565735e-3, -1.69494218e-4, -1.91478245e-2,
+                         1.02776304e-1, 6.36619568e-1, 1.28379166e-1);
+  const L y = fma(q, t, t);
+  // One constant is enough: the multiple is none where the result is small.
+  const auto [moved, n] = whole(y, -1.4426950408889634, magic(x, kExponent));
+  return with_sign(beside_one(Reduced<L>{moved, fma(n, num(x, -0.6931471805599453), -y)}).less, x);
 }
 // The argument reduced in double, where the products are exact enough up to 2^27.
 template <bool Cosine, class L>
