@@ -213,21 +213,23 @@ Value* sigmoid(VectorBuilder& b, Value* x) {
   return quotient(b, b.B.CreateSelect(above, one, e), d, low);
 }
 
-// 1 - exp(-y) for y in [0, 20], and 1 + exp(-y), of each of which the last step rounds once.
+// exp(-y), 1 - exp(-y) and 1 + exp(-y) for y in [0, 20], of each of which the last step rounds once.
 struct BesideOne {
-  Value *less, *more;
+  Value *itself, *less, *more;
 };
 BesideOne beside_one(VectorBuilder& b, const Reduced& reduced) {
   Value *one = b.num(reduced.r, 1.0), *s = power(b, reduced.n), *t = exp_tail(b, reduced.r);
-  return {b.fma(b.B.CreateFNeg(s), t, b.B.CreateFSub(one, s)), b.fma(s, t, b.B.CreateFAdd(one, s))};
+  return {b.fma(s, t, s), b.fma(b.B.CreateFNeg(s), t, b.B.CreateFSub(one, s)), b.fma(s, t, b.B.CreateFAdd(one, s))};
 }
 
-// (1 - exp(-2|x|)) / (1 + exp(-2|x|))
+// (1 - exp(-2|x|)) / (1 + exp(-2|x|)), and where that is near 1, as what is missing to it.
 Value* tanh(VectorBuilder& b, Value* x) {
   if (has_pieces(b, x)) return tanh_pieces(b, x);
   Value* t = b.at_most(b.num(x, 10.0), b.fabs(x));
   const BesideOne e = beside_one(b, reduce_ln2(b, b.B.CreateFMul(t, b.num(x, -2.0)), magic(b, x, kExponent)));
-  return b.with_sign(b.B.CreateFDiv(e.less, e.more), x);
+  Value* near = b.B.CreateFCmpOGT(t, b.num(x, 0.6));
+  Value* q = b.B.CreateFDiv(b.B.CreateSelect(near, e.itself, e.less), e.more);
+  return b.with_sign(b.B.CreateSelect(near, b.fma(b.num(x, -2.0), q, b.num(x, 1.0)), q), x);
 }
 
 // 1 - exp(-y), where y = |x| + |x| q(|x|), with q by a fit on [0, 4] whose error weighs as the result's.

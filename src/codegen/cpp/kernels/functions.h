@@ -258,22 +258,24 @@ BRAZE_INLINE L sigmoid_float(L x) {
   const L e = exp_moved(t, Move<L>{magic(x, kExponent + 32), num(x, 0x1p-32)}), q = one / (e + one);
   return q * (x >= num(x, 0) ? one : e);
 }
-// 1 - exp(-y) for y in [0, 20], and 1 + exp(-y), of each of which the last step rounds once.
+// exp(-y), 1 - exp(-y) and 1 + exp(-y) for y in [0, 20], of each of which the last step rounds once.
 template <class L>
 struct BesideOne {
-  L less, more;
+  L itself, less, more;
 };
 template <class L>
 BRAZE_INLINE BesideOne<L> beside_one(Reduced<L> reduced) {
   const L one = num(reduced.r, 1), s = power(reduced.y), t = exp_tail(reduced.r);
-  return {fma(-s, t, one - s), fma(s, t, one + s)};
+  return {fma(s, t, s), fma(-s, t, one - s), fma(s, t, one + s)};
 }
-// (1 - exp(-2|x|)) / (1 + exp(-2|x|))
+// (1 - exp(-2|x|)) / (1 + exp(-2|x|)), and where that is near 1, as what is missing to it.
 template <class L>
 BRAZE_INLINE L tanh_float(L x) {
   const L t = at_most(num(x, 10), magnitude(x));
-  const auto [less, more] = beside_one(reduce_ln2(num(x, -2) * t, magic(x, kExponent)));
-  return with_sign(less / more, x);
+  const auto [e, less, more] = beside_one(reduce_ln2(num(x, -2) * t, magic(x, kExponent)));
+  const auto near = t > num(x, 0.6);
+  const L q = (near ? e : less) / more;
+  return with_sign(near ? fma(num(x, -2), q, num(x, 1)) : q, x);
 }
 // 1 - exp(-y), where y = |x| + |x| q(|x|), with q by a fit on [0, 4] whose error weighs as the result's.
 template <class L>
