@@ -93,7 +93,7 @@ forks='tests/python/threads_test.py::test_threads[forks while threads call]'
 python_file() {  # report, file
   local report=$1.$(basename "$2" .py) start=$SECONDS rc=0
   options_for "$report"
-  env LD_PRELOAD="$(runtime_of asan)" PYTHONMALLOC=malloc PYTHONPATH=build/asan/stage BRAZE_SUITE_LIMIT=400 \
+  env LD_PRELOAD="$(runtime_of asan)" PYTHONMALLOC=malloc PYTHONPATH="$root/build/asan/stage" BRAZE_SUITE_LIMIT=400 \
     timeout -k 10 3000 "$python" -m pytest -p no:cacheprovider --deselect "$forks" "$2" >"$report.log" 2>&1 || rc=$?
   ((rc == 5)) && rc=0  # no test in it for this machine
   mv "$report.log" "$logs/asan-python-$(basename "$2" .py).log"
@@ -120,7 +120,7 @@ tsan_stress() {
   local fixed=()
   (($(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28) > 28)) && fixed=(setarch "$(uname -m)" -R)
   local rc=0
-  "${fixed[@]}" env LD_PRELOAD="$(runtime_of tsan)" PYTHONPATH=build/tsan/stage timeout -k 10 1800 \
+  "${fixed[@]}" env LD_PRELOAD="$(runtime_of tsan)" PYTHONPATH="$root/build/tsan/stage" timeout -k 10 1800 \
     "$python" tests/fuzz/threads.py --seconds "${SECONDS_OF_STRESS:-60}" --seed "${SEED:-1}" --threads 8 --no-fork || rc=$?
   no_reports "$1" && return $rc
 }
