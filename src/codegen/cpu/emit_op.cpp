@@ -91,7 +91,7 @@ void Emitter::emit_pure(const LoopOp& op) {
     ends.push_back(last_instruction());
   }
   if (B.GetInsertBlock() == block)
-    for (size_t c = 0; c + 1 < copies; c += 2) ir::take_turns(*block, ends[c], ends[c + 1], ends[c + 2]);
+    for (size_t c = 0; c + 1 < copies; c += 2) ir::take_turns(ends[c], ends[c + 1], ends[c + 2]);
   value(op.result) = std::move(out);
 }
 

@@ -49,11 +49,18 @@ const llvm::Target& backend(const Target& target, const std::string& triple) {
   return *found;
 }
 
+// What LLVM knows about a target's model.
+std::unique_ptr<llvm::MCSubtargetInfo> model_of(const Target& target) {
+  std::string triple = triple_of(target);
+  return std::unique_ptr<llvm::MCSubtargetInfo>(
+      backend(target, triple).createMCSubtargetInfo(triple, target.model, ""));
+}
+
 // Where the host differs from what LLVM knows about its model (a hypervisor may hide features). All hundred features
 // would say the same, but are parsed anew for every machine and subtarget.
 std::string host_features(const Target& host) {
-  std::string triple = triple_of(host), text;
-  std::unique_ptr<llvm::MCSubtargetInfo> model(backend(host, triple).createMCSubtargetInfo(triple, host.model, ""));
+  std::string text;
+  const auto model = model_of(host);
   std::unordered_map<std::string_view, bool> usual;
   for (const llvm::SubtargetFeatureKV& f : model->getAllProcessorFeatures())
     usual[f.Key] = model->getFeatureBits()[f.Value];
@@ -109,9 +116,7 @@ Target describe_host() {
   t.cache_bytes = host_cache().value_or(t.cache_bytes);
   architecture(t.architecture).describe(t, llvm::sys::getHostCPUFeatures());
   // Some CPUs have the instruction, and load one by one in less time.
-  const std::string triple = triple_of(t);
-  std::unique_ptr<llvm::MCSubtargetInfo> model(backend(t, triple).createMCSubtargetInfo(triple, t.model, ""));
-  if (t.gather && t.vector_bits < 512 && !model->checkFeatures("+fast-gather")) t.gather = 0;
+  if (t.gather && t.vector_bits < 512 && !model_of(t)->checkFeatures("+fast-gather")) t.gather = 0;
   return t;
 }
 

@@ -14,8 +14,9 @@ bool is_movable(const Instruction& i) {
 
 }  // namespace
 
-void take_turns(llvm::BasicBlock& block, Instruction* before, Instruction* middle, Instruction* last) {
+void take_turns(Instruction* before, Instruction* middle, Instruction* last) {
   if (!middle || !last || middle == before || last == middle) return;
+  llvm::BasicBlock& block = *middle->getParent();
   const auto begin = before ? std::next(before->getIterator()) : block.begin();
   const auto half = std::next(middle->getIterator()), end = std::next(last->getIterator());
   llvm::SmallPtrSet<const llvm::Value*, 32> earlier;
@@ -32,8 +33,8 @@ void take_turns(llvm::BasicBlock& block, Instruction* before, Instruction* middl
   }
   auto place = begin;
   for (Instruction* i : later) {
-    if (place == half) return;
-    i->moveBefore(block, ++place);
+    if (++place == i->getIterator()) return;  // the earlier one is over, the rest follows
+    i->moveBefore(block, place);
   }
 }
 

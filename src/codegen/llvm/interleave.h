@@ -8,6 +8,6 @@ namespace braze::codegen::ir {
 // (middle, last]. Each is mostly one long chain, a CPU looks ahead by a limited number of instructions, and LLVM keeps
 // the order that it is given: of chains that take turns more is under way at a time. Does nothing where one needs the
 // other. `before` is nullptr at the begin of the block.
-void take_turns(llvm::BasicBlock& block, llvm::Instruction* before, llvm::Instruction* middle, llvm::Instruction* last);
+void take_turns(llvm::Instruction* before, llvm::Instruction* middle, llvm::Instruction* last);
 
 }  // namespace braze::codegen::ir

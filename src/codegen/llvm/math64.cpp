@@ -18,16 +18,18 @@ Reduced reduce_ln2(B64& b, Value* x, Value* magic) {
   return {w, b.fma(w.n, num(b, -kLn2Rest), r)};
 }
 
+constexpr std::initializer_list<double> kExpTail = {
+    2.5000084425774371e-08, 2.7630248795880818e-07, 2.7557586290884422e-06, 2.4801493097828538e-05,
+    0.00019841269506688846, 0.0013888888943631085,  0.0083333333334943988,  0.041666666666530155,
+    0.16666666666666413,    0.50000000000000111};
+
 // exp(r) - 1 for |r| <= ln(2)/2.
 Value* exp_tail(B64& b, Value* r) {
   Value* square = mul(b, r, r);
-  Value* p =
-      b.two_chains(r, square,
-                   {2.5000084425774371e-08, 2.7630248795880818e-07, 2.7557586290884422e-06, 2.4801493097828538e-05,
-                    0.00019841269506688846, 0.0013888888943631085, 0.0083333333334943988, 0.041666666666530155});
-  p = b.fma(b.fma(p, r, num(b, 0.16666666666666413)), r, num(b, 0.50000000000000111));
-  return b.fma(p, square, r);
+  return b.fma(b.two_chains(r, square, kExpTail), square, r);
 }
+// The same by Horner's steps, which take longer and err less.
+Value* exp_tail_closely(B64& b, Value* r) { return b.fma(b.horner(r, kExpTail), mul(b, r, r), r); }
 
 Value* clamp(B64& b, Value* x, double lo, double hi) { return b.at_least(num(b, lo), b.at_most(num(b, hi), x)); }
 
@@ -54,7 +56,7 @@ Value* exp2(B64& b, Value* x) {
 
 Value* expm1(B64& b, Value* x) {
   auto [n, r] = reduce_ln2(b, clamp(b, x, -50.0, 710.0), magic(b, kExponent - 1));
-  Value* t = exp_tail(b, r);
+  Value* t = exp_tail_closely(b, r);
   Value* s = power(b, n.k);  // 2^(n-1) does not overflow before the result does
   Value* half = b.fma(s, t, sub(b, s, num(b, 0.5)));
   return b.copysign(add(b, half, half), x);
