@@ -81,7 +81,7 @@ def compile(
         returns a callable on the inputs; or the name of a backend known to torch.compile.
     mode: as in torch.compile. "reduce-overhead" and "max-autotune" replay CUDA Graphs on a GPU; "max-autotune" and
         "max-autotune-no-cudagraphs" time kernels of templates for matrix products against the library's, at the first call,
-        and keep the choices on disk; on the CPU these compile as "default". "lite" changes least: loops are not
+        on the CPU also mappings of loops, and keep the choices on disk. "lite" changes least: loops are not
         fused and random numbers are PyTorch's, as with the options {"fuse": False, "rng": "eager"}.
     options: a dict, e.g. {"fuse": False}; a wrong name raises with the accepted ones. "memory_budget" (0 to 1): the share of what
         the backward would keep by default that may be kept, the rest is computed again. "rng": "philox" (kernels draw random

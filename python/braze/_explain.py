@@ -31,8 +31,8 @@ class Explanation:
     `checks` (of each graph: the number of `guards`, of `watched` words, of `steps` besides, and the `seconds` that a check of them takes),
     `kernel_count`, `extern_count`, `graphs` (one text each), `output`, `compilations` (graphs that were compiled so far for what was
     explained: where it was a compiled function or module already, by its own calls), and `code` (the kernels of each graph, if
-    asked for), and `products` (of mode="max-autotune" on a GPU: for each matrix product what was `chosen`, and if it was not known before, the
-    milliseconds of all `ways` and the `seconds` that finding out took), and `speeds` (with options={"guard_speed": True}, of a
+    asked for), and `products` and `loops` (of mode="max-autotune": for each matrix product, and on a CPU each nest of loops, what was `chosen`, and
+    if it was not known before, the milliseconds of all `ways` and the `seconds` that finding out took), and `speeds` (with options={"guard_speed": True}, of a
     compiled function or module: of each graph and class of sizes that its own calls met the `form` that runs, "compiled", "calls" (PyTorch's) or "open",
     `compiled_seconds` and `calls_seconds` of a run, 0 where not known, and `why`). Of graphs with a backward, which the counts include:
     `backward_kernel_count`, `backward_extern_count`, `saved_bytes`, and `partitions` (what is saved, what is recomputed)."""
@@ -42,10 +42,12 @@ class Explanation:
         output: Any,
         events: list[dict[str, Any]],
         compilations: int,
-        products: list[dict[str, Any]] | None = None,
+        tuned: list[dict[str, Any]] | None = None,
         speeds: list[dict[str, Any]] | None = None,
     ) -> None:
-        self.output, self.compilations, self.products, self.speeds = output, compilations, products or [], speeds or []
+        self.output, self.compilations, self.speeds = output, compilations, speeds or []
+        self.products = [t for t in tuned or [] if "product" in t]
+        self.loops = [t for t in tuned or [] if "loops" in t]
         graphs = [e for e in events if e["calls"]]
         self.graph_count = len(graphs)
         self.breaks = [Break(**e["break"]) for e in events if e["break"]]
@@ -79,9 +81,10 @@ class Explanation:
             f"graph {i}: {g}, {c['guards']} guards checked in {c['seconds'] * 1e6:.1f} us"
             for i, (g, c) in enumerate(zip(self.graphs, self.checks))
         ]
-        for p in self.products:
-            times = ", ".join(f"{way} {ms:.4f} ms" if ms >= 0 else f"{way} dropped" for way, ms in p["ways"])
-            lines.append(f"product {p['product']}: {p['chosen']}" + (f" of {times}" if times else ", as was known"))
+        for kind, tuned in ("product", self.products), ("loops", self.loops):
+            for t in tuned:
+                times = ", ".join(f"{way} {ms:.4f} ms" if ms >= 0 else f"{way} dropped" for way, ms in t["ways"])
+                lines.append(f"{kind} {t[kind]}: {t['chosen']}" + (f" of {times}" if times else ", as was known"))
         for s in self.speeds:
             if s["form"] == "calls":
                 sizes = f" (sizes like {', '.join(map(str, s['sizes']))})" if s["sizes"] else ""
@@ -119,7 +122,7 @@ def explain(f: Callable[..., Any], *args: Any, code: bool = False, **kwargs: Any
         compiled = f._braze_make(f.__wrapped__)
     else:
         compiled = compile(f)
-    known = len(_C._tuned_products())
+    known = len(_C._tuned())
     output, events = _C.record(owner(compiled), lambda: compiled(*args, **kwargs), bool(code))
     callers = owner(compiled if before is None else before)
-    return Explanation(output, events, _C.compilations(callers), _C._tuned_products()[known:], _C.speeds(callers))
+    return Explanation(output, events, _C.compilations(callers), _C._tuned()[known:], _C.speeds(callers))

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "bind/options.h"
+#include "codegen/choice.h"
 #include "codegen/codegen.h"
-#include "codegen/triton/choice.h"
 #include "codegen/triton/compiler.h"
 #include "codegen/triton/printer.h"
 #include "driver/driver.h"
@@ -58,12 +58,13 @@ std::vector<triton::Outcome> finish_kernels(uint64_t ticket, double seconds) {
   return out;
 }
 
-// What was chosen for products so far, in this process.
-py::list tuned_products() {
+// What was chosen by timing so far, in this process.
+py::list tuned() {
   py::list out;
-  for (const triton::Report& r : triton::reports()) {
+  for (const codegen::Report& r : codegen::reports()) {
     py::dict d;
-    d["product"] = r.what, d["chosen"] = r.chosen, d["ways"] = r.ways, d["seconds"] = r.seconds;
+    d[r.kind == codegen::Report::Kind::Product ? "product" : "loops"] = r.what, d["chosen"] = r.chosen,
+                                                             d["ways"] = r.ways, d["seconds"] = r.seconds;
     out.append(d);
   }
   return out;
@@ -211,8 +212,8 @@ py::dict product_kernels(const std::string& text,
 void install_triton() { triton::set_compiler({triton_version, compile_kernel, start_kernels, finish_kernels}); }
 
 void add_triton_hooks(py::module_& module) {
-  module.def("_tuned_products", &tuned_products);
-  module.def("_prefer_kernels", &triton::prefer_kernels);
+  module.def("_tuned", &tuned);
+  module.def("_prefer_kernels", &codegen::prefer_kernels, py::arg("on"), py::arg("name") = "");
   module.def("_product_kernels", &product_kernels, py::arg("graph"),
              py::arg("configs") = std::vector<std::tuple<int, int, int, int, int, bool, bool>>{},
              py::arg("multiprocessors") = 132);

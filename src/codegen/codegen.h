@@ -100,7 +100,9 @@ Loader& cpu_loader();
 // Tells the kernels how to run `fn(ctx, begin, end)` over [0, n) in chunks of at least `grain`, on PyTorch's pool.
 using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ctx, int64_t lo, int64_t hi),
                              void* ctx);
-void set_parallel_for(ParallelFor);
+// `threads`: how many it spreads chunks over, as this thread may use now.
+void set_parallel_for(ParallelFor, int (*threads)());
+int threads();
 
 // What a kernel that this thread launched found wrong with the data (the first such find) since the last call; the
 // results since then are worthless, though every access stayed inside its buffer. To be asked before results leave the

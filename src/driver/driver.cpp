@@ -14,6 +14,7 @@
 #include "driver/kept_results.h"
 #include "driver/products.h"
 #include "driver/targets.h"
+#include "driver/tune_nests.h"
 #include "lower/lower.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
@@ -88,6 +89,8 @@ Artefact compile_optimized(const graph::Graph& graph, Timings timings, const Opt
   if (dumps) dumps->lowered = loop::print(lowered);
   loop::Program program = stage(
       "schedule", [&] { return checked(schedule::schedule(lowered, options, targets, taken(options, targets))); });
+  if (options.autotune_seconds > 0 && !calls)
+    made.tuned = stage("tune", [&] { return tune_nests(program, options, targets); });
   if (dumps) dumps->scheduled = loop::print(program);
   std::vector<FoundProduct> products;
   if (options.autotune_seconds > 0 && !calls)

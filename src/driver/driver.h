@@ -17,6 +17,7 @@ struct Artefact {
   Timings timings;
   size_t nests = 0, kernels = 0, externs = 0;
   bool from_disk_cache = false;
+  bool tuned = true;  // with autotune_seconds: there was time to look at every nest (driver/tune_nests.h)
 };
 
 // Texts of the stages, filled when asked (BRAZE_LOGS, explain, failure dumps).

@@ -80,7 +80,7 @@ void KeptResult::keep(const std::function<void(sym::Packer&)>& write) const {
 }
 
 void pack(sym::Packer& out, const Artefact& made) {
-  const auto& [plan, timings, nests, kernels, externs, from_disk_cache] = made;
+  const auto& [plan, timings, nests, kernels, externs, from_disk_cache, tuned] = made;
   plan::pack(out, plan);
   out(nests, kernels, externs);
 }

@@ -36,6 +36,9 @@ void pack(sym::Packer& out, const Training& made);
 // Throw InternalError for bytes that are no result of this graph.
 void unpack(sym::Unpacker& in, const graph::Graph& graph, Artefact& made);
 void unpack(sym::Unpacker& in, const autodiff::Joint& joint, Training& made);
+// What was found in too little time is no answer for ever.
+inline bool is_final(const Artefact& made) { return made.tuned; }
+inline bool is_final(const Training& made) { return made.forward.tuned; }
 inline Timings& timings_of(Artefact& made) { return made.timings; }
 inline Timings& timings_of(Training& made) { return made.forward.timings; }
 
@@ -60,7 +63,7 @@ auto kept_or_made(const graph::Graph& graph, const Options& options, const Targe
     return made;
   }
   made = make(std::move(timings));
-  kept->keep([&](sym::Packer& out) { pack(out, made); });
+  if (is_final(made)) kept->keep([&](sym::Packer& out) { pack(out, made); });
   return made;
 }
 

@@ -76,12 +76,7 @@ class TorchHost : public runtime::Host {
  public:
   TorchHost(const runtime::Program& program, const std::vector<PyObject*>& constants,
             const std::vector<runtime::KernelFn>& kernels, const std::vector<bool>& frozen)
-      : tuned_(program, kernels) {
-    for (const plan::Step& s : program.plan().steps) {
-      auto* e = std::get_if<plan::Extern>(&s);
-      calls_.push_back(e ? make_extern_call(program, *e, constants, frozen) : nullptr);
-    }
-  }
+      : calls_(make_extern_calls(program, constants, frozen)), tuned_(program, kernels) {}
 
   void forget_packed() {
     for (auto& c : calls_)

@@ -39,6 +39,7 @@ struct Geometry {
 };
 
 struct TorchFrame;
+struct TuningTime;
 
 // Whether others than the caller, who has one reference, hold the tensor or its memory. A Python object that only the
 // tensor itself keeps alive, as it does once Python code has seen it, is none.
@@ -85,12 +86,15 @@ class ExternCall {
   virtual void forget_packed() {}
 };
 
-// `constants`: what OpaqueArg indexes. `frozen`: as CompiledGraph takes it. Throws InternalError for a call that
-// does not fit the operator's schema.
-std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step,
-                                             const std::vector<PyObject*>& constants, const std::vector<bool>& frozen);
-// nullptr where there is no direct way: matrix products on dense CPU tensors.
-std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step);
+// Per step of the plan the call that it makes, nullptr of the others. `constants`: what OpaqueArg indexes. `frozen`: as
+// CompiledGraph takes it. Throws InternalError for a call that does not fit the operator's schema.
+std::vector<std::unique_ptr<ExternCall>> make_extern_calls(const runtime::Program& program,
+                                                           const std::vector<PyObject*>& constants,
+                                                           const std::vector<bool>& frozen);
+// nullptr where there is no direct way: matrix products on dense CPU tensors. `time`: of all calls of the plan
+// (launch/timed_ways.h).
+std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step,
+                                             const std::shared_ptr<TuningTime>& time);
 // Of _local_scalar_dense and _assert_scalar; nullptr for others.
 std::unique_ptr<ExternCall> make_scalar_call(const runtime::Program& program, const plan::Extern& step);
 

@@ -9,6 +9,7 @@
 #include "graph/written.h"
 #include "launch/extern.h"
 #include "launch/packed_weight.h"
+#include "launch/timed_ways.h"
 #include "launch/written_inputs.h"
 #include "trace/find_operator.h"
 #include "trace/kernel_launches.h"
@@ -478,11 +479,20 @@ bool waits_for_gpu(const loop::ExternCall& call) {
   return false;
 }
 
-std::unique_ptr<ExternCall> make_extern_call(const runtime::Program& program, const plan::Extern& step,
-                                             const std::vector<PyObject*>& constants, const std::vector<bool>& frozen) {
-  if (auto scalar = make_scalar_call(program, step)) return scalar;
-  if (auto direct = make_matmul_call(program, step)) return direct;
-  return std::make_unique<BoxedCall>(program, step, constants, frozen);
+std::vector<std::unique_ptr<ExternCall>> make_extern_calls(const runtime::Program& program,
+                                                           const std::vector<PyObject*>& constants,
+                                                           const std::vector<bool>& frozen) {
+  const auto time = tuning_time(program.plan());
+  std::vector<std::unique_ptr<ExternCall>> calls;
+  for (const plan::Step& s : program.plan().steps) {
+    auto& call = calls.emplace_back();
+    auto* step = std::get_if<plan::Extern>(&s);
+    if (!step) continue;
+    call = make_scalar_call(program, *step);
+    if (!call) call = make_matmul_call(program, *step, time);
+    if (!call) call = std::make_unique<BoxedCall>(program, *step, constants, frozen);
+  }
+  return calls;
 }
 
 }  // namespace braze::launch

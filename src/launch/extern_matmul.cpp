@@ -1,10 +1,16 @@
 // Matrix products into planned memory, past the dispatcher.
 #include <ATen/CPUFunctions.h>
+#include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "codegen/codegen.h"
+#include "graph/packed_weight.h"
 #include "launch/extern.h"
+#include "launch/launch.h"
+#include "launch/timed_ways.h"
 #include "runtime/gemm.h"
 
 namespace braze::launch {
@@ -15,7 +21,7 @@ class MatmulCall : public ExternCall {
   enum class Kind : uint8_t { Mm, Bmm, Addmm, Baddbmm };
 
   MatmulCall(const runtime::Program& program, const loop::ExternCall& call, Kind kind, at::Scalar beta,
-             at::Scalar alpha, std::vector<uint32_t> operands)
+             at::Scalar alpha, std::vector<uint32_t> operands, const std::shared_ptr<TuningTime>& time)
       : kind_(kind), beta_(beta), alpha_(alpha), out_(program, call.outputs[0]) {
     for (uint32_t v : operands) views_.emplace_back(program, call.views[v]);
     auto one = [](const at::Scalar& s) { return s.toDouble() == 1; };
@@ -23,10 +29,55 @@ class MatmulCall : public ExternCall {
     own_ =
         (kind == Kind::Mm || (kind == Kind::Addmm && one(beta_) && one(alpha_) && views_[0].sizes.size() == 1)) &&
         std::all_of(views_.begin(), views_.end(), [](const ViewSpec& v) { return v.dtype == c10::ScalarType::Float; });
+    const loop::BufferId out = call.outputs[0].buffer;
+    const bool read =
+        std::any_of(operands.begin(), operands.end(), [&](uint32_t v) { return call.views[v].buffer == out; });
+    if (time && own_ && !read) ways_ = std::make_unique<TimedWays>(time, program.plan().keeps_choices);
   }
 
   void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const override {
-    if (own_ && run_own(frame)) return;
+    if (ways_) return run_timed(frame, call, state);
+    if (own_ && pays(frame) && run_own(frame)) return;
+    run_library(frame, call, state);
+  }
+
+ private:
+  enum Way : size_t { kLibrary, kOwn, kOneDnn, kWays };
+
+  // By the way that is the fastest for operands like these.
+  void run_timed(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const {
+    c10::SmallVector<int64_t, 16> shape;
+    for (const ViewSpec& v : views_) {
+      for (runtime::Slot s : v.sizes) shape.push_back(frame.value(s));
+      for (runtime::Slot s : v.strides) shape.push_back(frame.value(s));
+    }
+    for (runtime::Slot s : out_.strides) shape.push_back(frame.value(s));
+    shape.push_back(at::globalContext().userEnabledMkldnn());
+    const std::span<const int64_t> key(shape.data(), shape.size());
+    int way = ways_->known(key);
+    if (way < 0) {
+      const CallWay ways[kWays] = {
+          {"library", [&] { return run_library(frame, call, state), true; }},
+          {"own kernel", [&] { return run_own(frame); }},
+          {"oneDNN", [&] { return run_onednn(frame, call, state); }},
+      };
+      const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
+      auto at = [&](runtime::Slot s) { return frame.value(s); };
+      const std::string what = std::string(kind_ == Kind::Mm ? "aten::mm " : "aten::addmm ") +
+                               std::to_string(at(a.sizes[0])) + "x" + std::to_string(at(b.sizes[1])) + " of " +
+                               std::to_string(at(a.sizes[1]));
+      // Of a weight that takes a good part of the caches no other layer's leaves much there.
+      constexpr int64_t kPart = 16;
+      const int64_t bytes = at(b.sizes[0]) * at(b.sizes[1]) * static_cast<int64_t>(sizeof(float));
+      const bool cold = bytes >= codegen::cpu_target().cache_bytes / kPart;
+      way = static_cast<int>(ways_->choose(key, what, ways, cold));
+    }
+    if (way == kOwn && run_own(frame)) return;
+    if (way == kOneDnn && run_onednn(frame, call, state)) return;
+    run_library(frame, call, state);
+  }
+
+  void run_library(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const {
     state.views.resize(views_.size());
     state.outputs.resize(1);
     auto in = [&](size_t i) -> const at::Tensor& { return state.views[i].get(views_[i], frame, call); };
@@ -44,16 +95,40 @@ class MatmulCall : public ExternCall {
     }
   }
 
- private:
-  // Linear layers on few rows; false where the operands' layout is another.
+  // The inner product of oneDNN's, which takes a weight as it is; false where it lies otherwise.
+  bool run_onednn(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const {
+    const size_t x = views_.size() - 2, w = views_.size() - 1;
+    if (!packs_weights() || !at::globalContext().userEnabledMkldnn() || frame.value(views_[w].strides[0]) != 1 ||
+        frame.value(views_[x].strides[1]) != 1)
+      return false;
+    static const auto op = c10::Dispatcher::singleton().findSchema({std::string(graph::packed_linear()), ""});
+    state.views.resize(views_.size());
+    state.outputs.resize(1);
+    auto in = [&](size_t i) -> const at::Tensor& { return state.views[i].get(views_[i], frame, call); };
+    torch::jit::Stack stack{in(x),
+                            in(w).t(),
+                            kind_ == Kind::Addmm ? c10::IValue(in(0)) : c10::IValue(),
+                            "none",
+                            c10::List<std::optional<at::Scalar>>(),
+                            ""};
+    op->callBoxed(stack);
+    state.outputs[0].get(out_, frame, call).copy_(stack[0].toTensor());
+    return true;
+  }
+
+  // Whether linear layers of these sizes are ours, where nothing is timed.
+  bool pays(const runtime::Frame& frame) const {
+    const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
+    return runtime::gemm_nt_pays(frame.value(a.sizes[0]), frame.value(b.sizes[1]), frame.value(a.sizes[1]));
+  }
+  // False where the operands' layout is another.
   bool run_own(const runtime::Frame& frame) const {
     const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
     auto at = [&](runtime::Slot s) { return frame.value(s); };
     auto data = [&](const ViewSpec& v) { return static_cast<float*>(frame.pointer(v.buffer)) + at(v.offset); };
     runtime::GemmNT g;
     g.m = at(a.sizes[0]), g.k = at(a.sizes[1]), g.n = at(b.sizes[1]);
-    if (!runtime::gemm_nt_pays(g.m, g.n, g.k) || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 ||
-        at(out_.strides[1]) != 1)
+    if (g.m < 1 || g.n < 1 || g.k < 1 || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 || at(out_.strides[1]) != 1)
       return false;
     if (kind_ == Kind::Addmm) {
       if (at(views_[0].sizes[0]) != g.n || at(views_[0].strides[0]) != 1) return false;
@@ -101,6 +176,7 @@ class MatmulCall : public ExternCall {
 
   Kind kind_;
   bool own_ = false, row_bias_ = false;
+  std::unique_ptr<TimedWays> ways_;
   at::Scalar beta_, alpha_;
   std::vector<ViewSpec> views_;
   ViewSpec out_;
@@ -116,7 +192,8 @@ std::optional<at::Scalar> scalar(const runtime::Program& program, const loop::Ex
 
 }  // namespace
 
-std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step) {
+std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, const plan::Extern& step,
+                                             const std::shared_ptr<TuningTime>& time) {
   const loop::ExternCall& call = step.call;
   if (!call.preallocated || call.outputs.size() != 1 || !call.outputs[0].buffer.valid()) return nullptr;
   MatmulCall::Kind kind;
@@ -145,7 +222,7 @@ std::unique_ptr<ExternCall> make_matmul_call(const runtime::Program& program, co
     if (!value || i >= tensors + 2) return nullptr;
     (i == tensors ? beta : alpha) = *value;
   }
-  return std::make_unique<MatmulCall>(program, call, kind, beta, alpha, std::move(operands));
+  return std::make_unique<MatmulCall>(program, call, kind, beta, alpha, std::move(operands), time);
 }
 
 }  // namespace braze::launch

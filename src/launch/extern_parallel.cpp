@@ -28,7 +28,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*fn)(void* ct
 }
 
 void install_parallel_for() {
-  static bool once = (codegen::set_parallel_for(parallel_for), true);
+  static bool once = (codegen::set_parallel_for(parallel_for, at::get_num_threads), true);
   (void)once;
 }
 

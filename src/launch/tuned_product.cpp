@@ -22,7 +22,7 @@
 #include "base/check.h"
 #include "base/fork_mutex.h"
 #include "base/log_topics.h"
-#include "codegen/triton/choice.h"
+#include "codegen/choice.h"
 #include "codegen/triton/compiler.h"
 #include "runtime/cuda/driver.h"
 
@@ -132,12 +132,6 @@ class TunedProducts::One {
   enum class State : uint8_t { Open, Library, Kernel };
   using Pointer = std::function<void*(uint32_t)>;  // of a buffer
 
-  static codegen::triton::Choices& choices(bool on_disk) {
-    static auto* lasting = new triton::Choices(build_id().empty() ? std::nullopt : std::optional(codegen::DiskCache()));
-    static auto* passing = new triton::Choices(std::nullopt);
-    return on_disk ? *lasting : *passing;
-  }
-
   // Takes a choice that is known, or has the kernels compiled.
   void begin() {
     std::string version = triton::compiler().version ? triton::compiler().version() : "";
@@ -148,8 +142,8 @@ class TunedProducts::One {
     }
     made_for_ = build_id() + "\ntriton " + version;
     key_ = made_for_ + "\ntorch " TORCH_VERSION "\n" + cuda::identity(number_) + "\n" + tuned_.key;
-    if (triton::prefers_kernels()) key_ += "\npreferred";
-    if (auto known = choices(plan_.keeps_choices).recall(key_)) {
+    if (codegen::prefers_kernels()) key_ += "\npreferred";
+    if (auto known = codegen::kept_choices(plan_.keeps_choices).recall(key_)) {
       if (*known == kLibrary) {
         state_ = State::Library;
         tell_known(kLibrary);
@@ -171,7 +165,7 @@ class TunedProducts::One {
   }
   void tell_known(const std::string& chosen) const {
     tell(Topic::Autotune, what_ + ": " + chosen + ", as is known");
-    triton::report({what_, chosen, {}, 0});
+    codegen::report({codegen::Report::Kind::Product, what_, chosen, {}, 0});
   }
   void start() {
     std::vector<triton::Source> sources;
@@ -277,7 +271,7 @@ class TunedProducts::One {
               Clock::time_point began) {
     c10::DeviceGuard guard(device_);
     // An equal product before this one in the graph has been searched for meanwhile.
-    if (auto known = choices(plan_.keeps_choices).recall(key_)) {
+    if (auto known = codegen::kept_choices(plan_.keeps_choices).recall(key_)) {
       for (size_t i = 0; i < tuned_.kernels.size(); ++i)
         if (auto loaded = tuned_.kernels[i].symbol == *known ? find(tuned_.kernels[i]) : std::nullopt)
           chosen_ = i, loaded_ = *loaded;
@@ -305,8 +299,8 @@ class TunedProducts::One {
         tell(Topic::Autotune, what_ + ": not " + k.label + ": " + e.detail());
       }
     }
-    triton::Timing timing = time(frame, call, calls, ways);
-    triton::Report report{what_, kLibrary, {{kLibrary, timing.milliseconds[0]}}, 0};
+    codegen::Timing timing = time(frame, call, calls, ways);
+    codegen::Report report{codegen::Report::Kind::Product, what_, kLibrary, {{kLibrary, timing.milliseconds[0]}}, 0};
     for (size_t w = 0; w < ways.size(); ++w)
       report.ways.emplace_back(tuned_.kernels[ways[w].first].label, timing.milliseconds[w + 1]);
     report.chosen = report.ways[timing.chosen].first;
@@ -318,7 +312,7 @@ class TunedProducts::One {
       line += " [" + name + (ms < 0 ? " slow or wrong" : number) + "]";
     }
     tell(Topic::Autotune, line);
-    triton::report(report);
+    codegen::report(report);
     std::string chosen = kLibrary;
     if (timing.chosen) {
       const auto& [kernel, loaded] = ways[timing.chosen - 1];
@@ -327,12 +321,12 @@ class TunedProducts::One {
         codegen::DiskCache().keep(chosen, made_for_ + "\n" + chosen, text_of(codes.at(chosen)));
     }
     // What was found in too little time is no answer for ever.
-    choices(plan_.keeps_choices).keep(key_, chosen, complete && !triton::prefers_kernels());
+    codegen::kept_choices(plan_.keeps_choices).keep(key_, chosen, complete && !codegen::prefers_kernels());
     state_.store(timing.chosen ? State::Kernel : State::Library, std::memory_order_release);
   }
 
-  triton::Timing time(runtime::Frame& frame, TorchFrame& call, const std::vector<std::unique_ptr<ExternCall>>& calls,
-                      const std::vector<std::pair<size_t, Loaded>>& ways) const {
+  codegen::Timing time(runtime::Frame& frame, TorchFrame& call, const std::vector<std::unique_ptr<ExternCall>>& calls,
+                       const std::vector<std::pair<size_t, Loaded>>& ways) const {
     const auto* nest = std::get_if<plan::Launch>(&plan_.steps[tuned_.steps.back()]);
     std::map<uint32_t, c10::DataPtr> mine, theirs;  // what kernels and the library's nest write meanwhile
     for (uint32_t b : tuned_.written) {
@@ -348,7 +342,7 @@ class TunedProducts::One {
     };
     at::Tensor flushed = at::empty_strided({kFlushed}, {1}, at::TensorOptions(device_).dtype(at::kByte));
     std::set<size_t> checked;
-    return triton::time_ways(ways.size() + 1, [&](size_t way) {
+    return codegen::time_ways(ways.size() + 1, [&](size_t way) {
       flushed.zero_();
       void* s = stream();
       double ms = cuda::milliseconds(s, number_, [&] {

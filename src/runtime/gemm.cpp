@@ -27,7 +27,7 @@ void tile_plain(const float* a, int64_t lda, const float* b, int64_t ldb, int64_
 }
 
 constexpr Tile kPlain[][kGemmColumns] = {BRAZE_TILES(tile_plain, 1)};
-constexpr Tiles kPlainRow{CpuLevel::Baseline, [] { return true; }, 1, kPlain, 0};
+constexpr Tiles kPlainRow{CpuLevel::Baseline, [] { return true; }, 1, kPlain, 0, 0, 0};
 
 // nullptr: this architecture has none of that level.
 const Tiles* tiles_of(CpuLevel level) {
@@ -83,7 +83,10 @@ bool gemm_nt_has(CpuLevel level) {
 
 bool gemm_nt_pays(int64_t m, int64_t n, int64_t k) {
   // With more rows packing costs a BLAS little beside the product.
-  return m >= 3 && m <= best_tiles().most_rows && k >= 256 && n >= 8 * kGemmColumns;
+  constexpr int64_t kShort = 256, kLong = 512;
+  const Tiles& tiles = best_tiles();
+  return m >= tiles.fewest_rows && m <= (k >= kLong ? tiles.most_rows_of_long : tiles.most_rows) && k >= kShort &&
+         n >= 8 * kGemmColumns;
 }
 
 void gemm_nt_with(CpuLevel level, const GemmNT& g, int64_t from, int64_t to) {

@@ -16,7 +16,9 @@ struct Tiles {
   bool (*here)();                  // whether this CPU has the instructions
   int rows;                        // of the largest tile
   const Tile (*of)[kGemmColumns];  // by [rows - 1][columns - 1]
-  int64_t most_rows;               // of a product that is faster this way than with a packed operand; 0: none is
+  // Of a product that is faster this way than with a packed operand, the rows, at least and at most: of short sums and
+  // of such that are long. Most 0: none is.
+  int64_t fewest_rows, most_rows, most_rows_of_long;
 };
 
 #define BRAZE_TILES(way, r) {way<r, 1>, way<r, 2>, way<r, 3>, way<r, 4>}

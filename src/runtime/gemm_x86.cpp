@@ -138,7 +138,8 @@ bool has_avx2() { return HAS("avx2") && HAS("fma"); }
 #undef HAS
 
 // With kGemmColumns: 24 accumulators and 5 operands of 32 registers, or 12 and 4 of 16.
-constexpr Tiles kRows[] = {{CpuLevel::Avx512, has_avx512, 6, kAvx512, 64}, {CpuLevel::Avx2, has_avx2, 3, kAvx2, 32}};
+constexpr Tiles kRows[] = {{CpuLevel::Avx512, has_avx512, 6, kAvx512, 3, 64, 64},
+                           {CpuLevel::Avx2, has_avx2, 3, kAvx2, 2, 32, 128}};
 
 }  // namespace
 

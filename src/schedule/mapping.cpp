@@ -18,7 +18,8 @@ using loop::Stage;
 
 constexpr int64_t kTaskCost = 32768;  // vector operations that are worth a task: about 10 us
 constexpr int kMostLanes = 8;         // of 4 bytes: what more a vector has, memory does not fill
-constexpr int kMemoryCost = 4;        // of a load or store, against an addition
+constexpr int kTile = 32;
+constexpr int kMemoryCost = 4;  // of a load or store, against an addition
 
 // Accesses of a stage whose index moves by 1, not at all, or otherwise, when an axis moves by 1.
 struct Strides {
@@ -143,7 +144,7 @@ void choose_mapping(const Target& target, const loop::Program& p, Nest& n, const
   for (const Stage& s : n.stages) pointwise &= s.axes.empty();
   if (pointwise) {
     if (!n.outer.empty()) m.vector = Mapping::Vector::Outer;
-    if (options.reordering && tile(arena, n)) m.tile = 32;
+    if (options.reordering && tile(arena, n)) m.tile = kTile;
   } else if (!target.is_gpu() && target.strips && put_columns_last(p, n)) {
     m.vector = Mapping::Vector::Outer;
   } else {
@@ -168,6 +169,44 @@ void choose_mapping(const Target& target, const loop::Program& p, Nest& n, const
   }
   if (!options.vectors && !target.is_gpu()) m.vector = Mapping::Vector::None, m.tile = 0;
   m.grain = std::max<int64_t>(1, task_cost(target, n) / point_cost(arena, n));
+}
+
+std::vector<Mapping> other_mappings(const loop::Program& p, const Nest& n, int threads) {
+  sym::ExprArena& arena = *p.arena;
+  const Mapping& now = n.mapping;
+  std::vector<Mapping> others;
+  if (now.vector == Mapping::Vector::None || loop::window_of(p, n)) return others;
+  bool pointwise = true, local = false;
+  Strides along;  // the last outer axis
+  for (const Stage& s : n.stages) {
+    pointwise &= s.axes.empty();
+    if (!n.outer.empty()) count(arena, s, n.outer.back().var, along);
+    for (const LoopOp& op : s.ops) {
+      if (op.code == OpCode::Store && (op.atomic_add || loop::is_indirect(arena, op.index))) return {};
+      if (op.code == OpCode::Load || op.code == OpCode::Store)
+        local |= p.buffers[op.buffer].kind == loop::BufferKind::Local;
+    }
+  }
+  auto with = [&](Mapping::Vector vector, int tile, int64_t grain) {
+    Mapping m = now;
+    m.vector = vector, m.tile = tile, m.grain = grain;
+    others.push_back(m);
+  };
+  using Vector = Mapping::Vector;
+  if (pointwise) {
+    if (n.outer.size() > 1 && along.other > 0) with(now.vector, now.tile ? 0 : kTile, now.grain);
+  } else if (now.vector == Vector::Outer) {
+    with(Vector::Inner, 0, now.grain);
+  } else if (!n.outer.empty() && !local) {
+    with(Vector::Outer, 0, now.grain);
+  }
+  constexpr int64_t kStep = 4;
+  const int64_t points = arena.as_const(volume(arena, n.outer)).value_or(1);
+  if (threads > 1 && points > 1) {
+    if (now.grain > 1) with(now.vector, now.tile, std::max<int64_t>(1, now.grain / kStep));
+    if (now.grain < points) with(now.vector, now.tile, now.grain * kStep);
+  }
+  return others;
 }
 
 }  // namespace braze::schedule

@@ -1,6 +1,8 @@
 // How a nest is to be run: which axis is the vector, tiles for transposed reads, points per task. The meaning never
 // depends on it.
 #pragma once
+#include <vector>
+
 #include "base/options.h"
 #include "graph/targets.h"
 #include "loop/loop.h"
@@ -17,5 +19,9 @@ int64_t task_cost(const Target& target, const loop::Nest& nest);
 
 // Outer points are not the vector of a nest with Local buffers.
 void choose_mapping(const Target& target, const loop::Program& program, loop::Nest& nest, const Options& options = {});
+
+// How else the nest may be run on a CPU, for whoever times it: its vector along another axis, with tiles or without
+// them, in tasks of another size where several `threads` share it. None of a nest whose points may meet in memory.
+std::vector<loop::Mapping> other_mappings(const loop::Program& program, const loop::Nest& nest, int threads);
 
 }  // namespace braze::schedule

@@ -80,14 +80,14 @@ def compare(what, got, want, exact, rounding):
     )
 
 
-def failure(program, seed, device="cpu", order=1):
+def failure(program, seed, device="cpu", order=1, mode=None):
     """What is wrong with the program compiled, or None. Two calls on other values, the second on other memory layouts."""
     r = random.Random(seed)
     grad, dynamic = r.random() < 0.4 or order == 2, r.choice((None, None, True, False))
     # A gradient is rounded to the half type that the value was rounded to, from one side or the other.
     half = max([2e-5] + [step for dtype, step in (("bfloat16", 2e-2), ("float16", 2e-3)) if dtype in program.source()])
     f = compiled_source(program)
-    compiled = braze.compile(compiled_source(program), dynamic=dynamic, fullgraph=True)
+    compiled = braze.compile(compiled_source(program), dynamic=dynamic, fullgraph=True, mode=mode)
     for call in (seed, seed + 1):
         inputs = [t.detach().to(device).requires_grad_(t.requires_grad) for t in arguments(program, call, grad)]
         weights = []
@@ -134,26 +134,26 @@ def run_weighted(f, inputs, weights, order):
     return run(f, inputs, weights, order)
 
 
-def shrink(program, seed, device, order):
+def shrink(program, seed, *how):
     """Drops results, then statements whose result an input of the same shape can stand for."""
-    why = failure(program, seed, device, order)
+    why = failure(program, seed, *how)
     for result in program.results:
         smaller = Program(program.inputs, program.lines, [result]).needed()
-        if len(program.results) > 1 and (now := failure(smaller, seed, device, order)):
-            return shrink(smaller, seed, device, order)
+        if len(program.results) > 1 and (now := failure(smaller, seed, *how)):
+            return shrink(smaller, seed, *how)
         braze.reset()
     for name in [line[0] for line in program.lines[:-1]][::-1]:
         if name in program.results:
             continue
         try:
             smaller = replaced(program, name)
-            now = smaller and failure(smaller, seed, device, order)
+            now = smaller and failure(smaller, seed, *how)
         except Exception:  # not a program any more
             continue
         finally:
             braze.reset()
         if now:
-            return shrink(smaller, seed, device, order)
+            return shrink(smaller, seed, *how)
     return program, why
 
 
@@ -170,14 +170,14 @@ def replaced(program, name):
     return Program([*program.inputs, (name, tuple(value.shape), "float")], lines, program.results).needed()
 
 
-def check(seed, device="cpu", order=1):
+def check(seed, device="cpu", order=1, mode=None):
     """None, or a text with the shrunk program and what is wrong with it."""
     program = write(seed)
-    why = failure(program, seed, device, order)
+    why = failure(program, seed, device, order, mode)
     braze.reset()
     if not why:
         return None
-    small, reason = shrink(program, seed, device, order)
+    small, reason = shrink(program, seed, device, order, mode)
     return f"seed {seed}: {why}\nshrunk: {reason}\n{small.source()}"
 
 
@@ -187,9 +187,10 @@ def main():
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--order", type=int, default=1, help="of the derivatives: 1 or 2")
+    parser.add_argument("--mode", help="of braze.compile")
     parser.add_argument("--stop-after", type=int, default=20, help="failures to show")
     options = parser.parse_args()
-    one = functools.partial(check, device=options.device, order=options.order)
+    one = functools.partial(check, device=options.device, order=options.order, mode=options.mode)
     failed, seed = search(one, options.first, options.count, options.stop_after)
     print(f"{failed} of {seed + 1 - options.first} programs differ")
     return 1 if failed else 0

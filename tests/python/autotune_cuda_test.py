@@ -26,9 +26,9 @@ MODE = "max-autotune-no-cudagraphs"
 @pytest.fixture
 def kernels_first():
     """Kernels are chosen however fast the library is; the test gets what was chosen since its start."""
-    before = len(_C._tuned_products())
+    before = len(_C._tuned())
     _C._prefer_kernels(True)
-    yield lambda: [r for r in _C._tuned_products()[before:] if r["ways"]]
+    yield lambda: [r for r in _C._tuned()[before:] if r["ways"]]
     _C._prefer_kernels(False)
 
 
@@ -179,13 +179,13 @@ def test_explain_tells_the_choices():
 
 def test_without_triton(monkeypatch):
     monkeypatch.setattr(_triton, "version", lambda: "")
-    before = len(_C._tuned_products())
+    before = len(_C._tuned())
     f = lambda x, w: torch.tanh(x @ w) + 3
     x, w = rand(192, 320), rand(320, 448)
     fast = compiled(f)
     for _ in range(2):
         agrees(fast(x, w), f, x, w)
-    assert len(_C._tuned_products()) == before
+    assert len(_C._tuned()) == before
 
 
 PROGRAM = """
@@ -198,7 +198,7 @@ for _ in range(5):
     got = fast(x, w, b)
     torch.cuda.synchronize()
 torch.testing.assert_close(got, f(x, w, b), rtol=2e-2, atol=5e-1)
-print(json.dumps(braze._C._tuned_products()))
+print(json.dumps(braze._C._tuned()))
 """
 
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -101,7 +102,11 @@ Pool& pool() {
   return *p;
 }
 
+// Of the last level, as much as one CPU can use: some CPUs have several of those, of which the C library gives the sum.
 std::optional<int64_t> host_cache() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  int64_t kilobytes = 0;
+  if (char unit = 0; file >> kilobytes >> unit && unit == 'K' && kilobytes > 0) return kilobytes << 10;
 #ifdef _SC_LEVEL3_CACHE_SIZE
   if (long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0) return bytes;
 #endif

@@ -336,7 +336,8 @@ bool Emitter::streams(BufferId buffer, Expr index) {
       bytes *= *n;
     }
   constexpr int64_t kStreamed = 12 << 20;
-  return bytes >= kStreamed && footprint().value_or(INT64_MAX) > vb_.target.cache_bytes &&
+  return bytes >= std::min(kStreamed, vb_.target.cache_bytes) &&
+         footprint().value_or(INT64_MAX) > vb_.target.cache_bytes &&
          aligned(index, vb_.target.vector_bits / 8 / size_of(b.dtype)) && !loads_from(buffer);
 }
 

@@ -32,6 +32,7 @@ void serial_for(int64_t begin, int64_t end, int64_t, Task fn, void* context) {
   if (begin < end) fn(context, begin, end);
 }
 std::atomic<ParallelFor> parallel_for{serial_for};
+std::atomic<int (*)()> thread_count{nullptr};
 
 struct Launch {
   Task fn;
@@ -152,7 +153,14 @@ const std::vector<std::pair<std::string, void*>>& runtime_symbols() {
 
 }  // namespace cpu
 
-void set_parallel_for(ParallelFor f) { cpu::parallel_for.store(f ? f : cpu::serial_for); }
+void set_parallel_for(ParallelFor f, int (*threads)()) {
+  cpu::parallel_for.store(f);
+  cpu::thread_count.store(threads);
+}
+int threads() {
+  auto* count = cpu::thread_count.load();
+  return count ? count() : 1;
+}
 
 bool found_fault() { return cpu::own_slot.state.load(std::memory_order_acquire) == 2; }
 

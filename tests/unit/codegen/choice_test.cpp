@@ -1,12 +1,12 @@
 // Choices between ways to compute the same: by timing, and kept.
-#include "codegen/triton/choice.h"
+#include "codegen/choice.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <stdexcept>
 
-namespace braze::codegen::triton {
+namespace braze::codegen {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ TEST(KeptChoices, InTheProcessAndOnDisk) {
 }
 
 }  // namespace
-}  // namespace braze::codegen::triton
+}  // namespace braze::codegen

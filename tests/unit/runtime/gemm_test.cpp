@@ -64,7 +64,10 @@ TEST(GemmDispatch, RunsOnEveryMachine) {
   gemm_nt(g, 0, n);
   expect_product(g);
   EXPECT_EQ(gemm_nt_pays(16, 1024, 1024), gemm_nt_has(CpuLevel::Avx2));
-  EXPECT_EQ(gemm_nt_pays(64, 1024, 1024), gemm_nt_has(CpuLevel::Avx512) && forced_cpu() != CpuLevel::Avx2);
+  EXPECT_EQ(gemm_nt_pays(64, 1024, 1024), gemm_nt_has(CpuLevel::Avx2));
+  EXPECT_EQ(gemm_nt_pays(64, 1024, 256), gemm_nt_has(CpuLevel::Avx512) && forced_cpu() != CpuLevel::Avx2);
+  EXPECT_FALSE(gemm_nt_pays(1, 1024, 1024));
+  EXPECT_FALSE(gemm_nt_pays(512, 1024, 1024));
 }
 
 }  // namespace

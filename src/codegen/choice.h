@@ -1,5 +1,6 @@
 // Which of several ways to compute the same is the fastest: found out by timing, and kept.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -7,7 +8,7 @@
 
 #include "codegen/disk_cache.h"
 
-namespace braze::codegen::triton {
+namespace braze::codegen {
 
 struct Timing {
   size_t chosen = 0;                 // way 0 is the library's
@@ -15,13 +16,15 @@ struct Timing {
 };
 
 // `milliseconds(way)` runs a way once; what it throws (std::exception) drops the way, but for way 0. The ways take
-// turns, so that a GPU that grows slow as it heats does so for all. Another way than 0 has to be faster by kMargin.
+// turns, so that a machine that grows slow as it heats does so for all. Another way than 0 has to be faster by kMargin.
 inline constexpr double kMargin = 0.03;
 Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds);
 
-// For tests: way 0 is chosen only where no other works. Such choices are made anew, and not kept on disk.
-void prefer_kernels(bool on);
+// For tests: way 0 is chosen only where no other works; of a call on a CPU the way of that name, where it works. Such
+// choices are made anew, and not kept on disk.
+void prefer_kernels(bool on, const std::string& name = {});
 bool prefers_kernels();
+std::string preferred_name();
 
 // Choices by what was chosen for: in this process, and on disk (nullopt: not there). Thread-safe.
 class Choices {
@@ -36,9 +39,13 @@ class Choices {
   std::optional<DiskCache> disk_;
 };
 
+// Those of this process, or of the disk, too (`on_disk`).
+Choices& kept_choices(bool on_disk);
+
 // The choices of this process so far, as graphs were made or first called: for people.
 struct Report {
-  std::string what;                                  // the product
+  enum class Kind : uint8_t { Product, Loops } kind = Kind::Product;
+  std::string what;                                  // the product, or the nest
   std::string chosen;                                // the way's name
   std::vector<std::pair<std::string, double>> ways;  // and their milliseconds; none: the choice was known before
   double seconds = 0;                                // of the search
@@ -46,4 +53,4 @@ struct Report {
 void report(Report r);
 std::vector<Report> reports();
 
-}  // namespace braze::codegen::triton
+}  // namespace braze::codegen

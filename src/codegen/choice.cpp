@@ -1,4 +1,4 @@
-#include "codegen/triton/choice.h"
+#include "codegen/choice.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,10 +6,11 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/build_id.h"
 #include "base/fork_mutex.h"
 #include "codegen/distinct_kernels.h"
 
-namespace braze::codegen::triton {
+namespace braze::codegen {
 namespace {
 
 constexpr int kTurns = 7;
@@ -25,6 +26,7 @@ struct Shared {
   ForkMutex mutex;
   std::unordered_map<std::string, std::string> choices;
   std::vector<Report> reports;
+  std::string preferred;
 };
 Shared& shared() {
   static auto* s = new Shared;
@@ -72,8 +74,16 @@ Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds)
   return made;
 }
 
-void prefer_kernels(bool on) { g_prefers_kernels = on; }
+void prefer_kernels(bool on, const std::string& name) {
+  std::lock_guard lock(shared().mutex);
+  shared().preferred = name;
+  g_prefers_kernels = on;
+}
 bool prefers_kernels() { return g_prefers_kernels; }
+std::string preferred_name() {
+  std::lock_guard lock(shared().mutex);
+  return shared().preferred;
+}
 
 std::optional<std::string> Choices::recall(const std::string& key) const {
   {
@@ -91,6 +101,12 @@ void Choices::keep(const std::string& key, const std::string& way, bool lasting)
   if (lasting && disk_) disk_->keep(file_of(key), key, way);
 }
 
+Choices& kept_choices(bool on_disk) {
+  static auto* lasting = new Choices(build_id().empty() ? std::nullopt : std::optional(DiskCache()));
+  static auto* passing = new Choices(std::nullopt);
+  return on_disk ? *lasting : *passing;
+}
+
 void report(Report r) {
   std::lock_guard lock(shared().mutex);
   shared().reports.push_back(std::move(r));
@@ -101,4 +117,4 @@ std::vector<Report> reports() {
   return shared().reports;
 }
 
-}  // namespace braze::codegen::triton
+}  // namespace braze::codegen
