@@ -50,7 +50,9 @@ struct Target {
   bool fuses_epilogues = false;            // a product applies bias and activation to what it still holds in registers
   bool adds_matrix_free = false;           // a product adds a whole matrix at no cost
   bool biases_convolutions_apart = false;  // the bias takes a pass of its own over the result
-  bool slow_thin_products = false;         // a row times a matrix takes longer than reading the matrix does
+  // Products and convolutions of half types are far slower than float32's: it has no instructions for them.
+  bool slow_bf16_products = false, slow_f16_products = false;
+  bool slow_thin_products = false;     // a row times a matrix takes longer than reading the matrix does
   bool slow_odd_rows = false;          // so do products of half types with rows of other than a multiple of 16 bytes
   bool prefers_channels_last = false;  // convolutions
   bool slow_depthwise = false;         // of each channel by itself: far below the speed of memory

@@ -26,6 +26,7 @@
 #include "passes/optimize.h"
 #include "passes/simplify_views.h"
 #include "passes/split_by_device.h"
+#include "passes/widen_products.h"
 #include "schedule/concurrent.h"
 #include "schedule/memory.h"
 #include "schedule/schedule.h"
@@ -207,7 +208,9 @@ Frozen compile_frozen(const graph::Graph& captured, const Options& options, Dump
   Timings timings;
   passes::FrozenSplit split = staged(timings, "freeze", [&] {
     graph::Graph g = passes::cse(passes::simplify_views(passes::fold(passes::decompose(captured))));
-    return passes::split_frozen(passes::dce(passes::fold_into_weights(passes::dce(std::move(g)))));
+    g = passes::fold_into_weights(passes::dce(std::move(g)));
+    // Here, too, so that wide weights are made once.
+    return passes::split_frozen(passes::dce(passes::cse(passes::widen_products(g, targets_of(captured, options)))));
   });
   if (verifying()) {
     graph::verify(split.made);

@@ -93,6 +93,8 @@ void describe_x86_level(Target& t, bool avx2, bool avx512) {
   t.library_bits = avx2 ? 256 : 0;
   t.streaming_stores = true;
   t.strips = avx2;
+  t.slow_bf16_products = !avx512;
+  t.slow_f16_products = true;
 }
 
 void describe_x86(Target& t, const llvm::StringMap<bool>& features) {
@@ -102,7 +104,13 @@ void describe_x86(Target& t, const llvm::StringMap<bool>& features) {
     return true;
   };
   bool avx2 = has({"avx2", "fma", "f16c"});
-  describe_x86_level(t, avx2, avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl"}));
+  const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl"});
+  describe_x86_level(t, avx2, avx512);
+  // What oneDNN asks for: its kernels for AVX-512 make bfloat16 of other instructions where they have to, but not
+  // float16.
+  const bool converts = has({"avxneconvert", "avxvnniint8"});
+  t.slow_bf16_products = !avx512 && !converts;
+  t.slow_f16_products = !has({"avx512fp16"}) && !converts;
 }
 
 }  // namespace
