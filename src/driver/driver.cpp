@@ -210,7 +210,7 @@ Frozen compile_frozen(const graph::Graph& captured, const Options& options, Dump
     graph::Graph g = passes::cse(passes::simplify_views(passes::fold(passes::decompose(captured))));
     g = passes::fold_into_weights(passes::dce(std::move(g)));
     // Here, too, so that wide weights are made once.
-    return passes::split_frozen(passes::dce(passes::cse(passes::widen_products(g, targets_of(captured, options)))));
+    return passes::split_frozen(passes::dce(passes::cse(passes::widen_weights(g, targets_of(captured, options)))));
   });
   if (verifying()) {
     graph::verify(split.made);

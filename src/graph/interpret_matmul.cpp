@@ -27,6 +27,21 @@ void product(HostCall& c, const HostTensor& a, const HostTensor& b, const HostTe
 void mm(HostCall& c) { product(c, c.tensor(0), c.tensor(1), nullptr, 0, 1); }
 void addmm(HostCall& c) { product(c, c.tensor(1), c.tensor(2), &c.tensor(0), c.number(3, 1), c.number(4, 1)); }
 
+// alpha * (a @ x) + beta * add, of a matrix and a vector.
+void product_with_vector(HostCall& c, const HostTensor& a, const HostTensor& x, const HostTensor* add, double beta,
+                         double alpha) {
+  c.each([&](const Dims& index) {
+    double s = 0;
+    for (int64_t k = 0; k < a.sizes[1]; ++k) s += at(a, {index[0], k}) * at(x, {k});
+    return alpha * s + (add && beta != 0 ? beta * at(*add, index) : 0);
+  });
+}
+
+void mv(HostCall& c) { product_with_vector(c, c.tensor(0), c.tensor(1), nullptr, 0, 1); }
+void addmv(HostCall& c) {
+  product_with_vector(c, c.tensor(1), c.tensor(2), &c.tensor(0), c.number(3, 1), c.number(4, 1));
+}
+
 // softmax(scale * q @ k^T + mask) @ v: query, key and value [batch, heads, rows, features]. Only its result; the
 // statistics for a backward are the kernels' own.
 void attention(HostCall& c, const HostTensor* mask, size_t causal, size_t scale_at) {
@@ -65,6 +80,42 @@ void attention(HostCall& c, const HostTensor* mask, size_t causal, size_t scale_
     if (c.wants(i)) c.leave_undefined(i);
 }
 void flash_attention(HostCall& c) { attention(c, nullptr, 4, 6); }
+void cpu_attention(HostCall& c) { attention(c, c.has(5) ? &c.tensor(5) : nullptr, 4, 6); }
+
+// (grad, query, key, value, result, statistics, dropout, causal, mask, scale): of query, key and value.
+void cpu_attention_backward(HostCall& c) {
+  const HostTensor &grad = c.tensor(0), &q = c.tensor(1), &k = c.tensor(2), &v = c.tensor(3);
+  const HostTensor* mask = c.has(8) ? &c.tensor(8) : nullptr;
+  const double scale = c.number(9, 1 / std::sqrt(static_cast<double>(q.sizes[3])));
+  Numbers dq(q.data.size()), dk(k.data.size()), dv(v.data.size());
+  for_each_index({q.sizes[0], q.sizes[1], q.sizes[2]}, [&](const Dims& row) {
+    auto in = [&](int64_t place, int64_t feature) { return Dims{row[0], row[1], place, feature}; };
+    Numbers weights, slopes;
+    double most = -std::numeric_limits<double>::infinity(), total = 0, mean = 0;
+    for (int64_t key = 0; key < k.sizes[2]; ++key) {
+      double score = mask ? at(*mask, in(row[2], key)) : 0, slope = 0;
+      for (int64_t f = 0; f < q.sizes[3]; ++f) score += scale * at(q, in(row[2], f)) * at(k, in(key, f));
+      for (int64_t f = 0; f < v.sizes[3]; ++f) slope += at(grad, in(row[2], f)) * at(v, in(key, f));
+      if (c.flag(7) && key > row[2]) score = -std::numeric_limits<double>::infinity();
+      weights.push_back(score), slopes.push_back(slope);
+      most = std::max(most, score);
+    }
+    for (double& w : weights) total += w = std::exp(w - most);
+    for (size_t i = 0; i < weights.size(); ++i) mean += (weights[i] /= total) * slopes[i];
+    for (int64_t key = 0; key < k.sizes[2]; ++key) {
+      const double weight = weights[static_cast<size_t>(key)];
+      const double slope = scale * weight * (slopes[static_cast<size_t>(key)] - mean);
+      for (int64_t f = 0; f < q.sizes[3]; ++f) {
+        dq[flat_index(q.sizes, in(row[2], f))] += slope * at(k, in(key, f));
+        dk[flat_index(k.sizes, in(key, f))] += slope * at(q, in(row[2], f));
+      }
+      for (int64_t f = 0; f < v.sizes[3]; ++f) dv[flat_index(v.sizes, in(key, f))] += weight * at(grad, in(row[2], f));
+    }
+  });
+  c.give(0, std::move(dq));
+  c.give(1, std::move(dk));
+  c.give(2, std::move(dv));
+}
 void efficient_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 6, 7); }
 void cudnn_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 6, 8); }
 
@@ -75,6 +126,10 @@ Rule matmul_rule(Op op) {
     case Op::_scaled_dot_product_flash_attention: return flash_attention;
     case Op::_scaled_dot_product_efficient_attention: return efficient_attention;
     case Op::_scaled_dot_product_cudnn_attention: return cudnn_attention;
+    case Op::_scaled_dot_product_flash_attention_for_cpu: return cpu_attention;
+    case Op::_scaled_dot_product_flash_attention_for_cpu_backward: return cpu_attention_backward;
+    case Op::mv: return mv;
+    case Op::addmv: return addmv;
     case Op::mm:
     case Op::bmm: return mm;
     case Op::addmm:

@@ -2,6 +2,7 @@
 #include <ATen/CPUFunctions.h>
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
 #include <cstring>
@@ -29,6 +30,12 @@ class MatmulCall : public ExternCall {
     own_ =
         (kind == Kind::Mm || (kind == Kind::Addmm && one(beta_) && one(alpha_) && views_[0].sizes.size() == 1)) &&
         std::all_of(views_.begin(), views_.end(), [](const ViewSpec& v) { return v.dtype == c10::ScalarType::Float; });
+    const bool row_sums = kind == Kind::Mm || (kind == Kind::Addmm && row_bias_ && one(alpha_));
+    const Target& target = codegen::cpu_target();
+    half_ = row_sums &&
+            ((out_.dtype == c10::ScalarType::BFloat16 && target.slow_bf16_products) ||
+             (out_.dtype == c10::ScalarType::Half && target.slow_f16_products)) &&
+            std::all_of(views_.begin(), views_.end(), [&](const ViewSpec& v) { return v.dtype == out_.dtype; });
     const loop::BufferId out = call.outputs[0].buffer;
     const bool read =
         std::any_of(operands.begin(), operands.end(), [&](uint32_t v) { return call.views[v].buffer == out; });
@@ -36,6 +43,7 @@ class MatmulCall : public ExternCall {
   }
 
   void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const override {
+    if (half_ && run_half(frame)) return;
     if (ways_) return run_timed(frame, call, state);
     if (own_ && pays(frame) && run_own(frame)) return;
     run_library(frame, call, state);
@@ -149,6 +157,49 @@ class MatmulCall : public ExternCall {
     return true;
   }
 
+  // Layers of half types, whose weight's rows are read as they lie; false where the layout is another.
+  bool run_half(const runtime::Frame& frame) const {
+    const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
+    auto at = [&](runtime::Slot s) { return frame.value(s); };
+    auto data = [&](const ViewSpec& v) { return static_cast<uint16_t*>(frame.pointer(v.buffer)) + at(v.offset); };
+    runtime::HalfGemmNT g;
+    g.m = at(a.sizes[0]), g.k = at(a.sizes[1]), g.n = at(b.sizes[1]);
+    if (g.m < 1 || g.n < 1 || g.k < 1 || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 || at(out_.strides[1]) != 1)
+      return false;
+    if (kind_ == Kind::Addmm) {
+      if (at(views_[0].sizes[0]) != g.n || at(views_[0].strides[0]) != 1) return false;
+      g.bias = data(views_[0]);
+    }
+    g.bfloat = out_.dtype == c10::ScalarType::BFloat16;
+    g.b = data(b), g.ldb = at(b.strides[1]);
+    g.c = data(out_), g.ldc = at(out_.strides[0]);
+    const c10::DataPtr wide = c10::GetCPUAllocator()->allocate(static_cast<size_t>(g.m * g.k) * sizeof(float));
+    struct Rows {
+      const uint16_t* from;
+      float* to;
+      int64_t step, k;
+      bool bfloat;
+    } rows{data(a), static_cast<float*>(wide.get()), at(a.strides[0]), g.k, g.bfloat};
+    g.a = rows.to, g.lda = g.k;
+    constexpr int64_t kTask = 200'000;  // multiplications, or elements, that are worth another thread
+    parallel_for(
+        0, g.m, std::max<int64_t>(1, kTask / g.k),
+        [](void* ctx, int64_t lo, int64_t hi) {
+          auto& r = *static_cast<const Rows*>(ctx);
+          for (int64_t i = lo; i < hi; ++i) runtime::widen_half(r.from + i * r.step, r.to + i * r.k, r.k, r.bfloat);
+        },
+        &rows);
+    const int64_t blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
+    parallel_for(
+        0, blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
+        [](void* ctx, int64_t lo, int64_t hi) {
+          auto& p = *static_cast<const runtime::HalfGemmNT*>(ctx);
+          runtime::gemm_nt_half(p, lo * runtime::kGemmColumns, std::min(p.n, hi * runtime::kGemmColumns));
+        },
+        &g);
+    return true;
+  }
+
   // The bias into every row of the result, which the product is then added to: ATen's own broadcasting copy is slow.
   bool fill_rows(const runtime::Frame& frame) const {
     auto at = [&](runtime::Slot s) { return frame.value(s); };
@@ -175,7 +226,7 @@ class MatmulCall : public ExternCall {
   }
 
   Kind kind_;
-  bool own_ = false, row_bias_ = false;
+  bool own_ = false, half_ = false, row_bias_ = false;
   std::unique_ptr<TimedWays> ways_;
   at::Scalar beta_, alpha_;
   std::vector<ViewSpec> views_;

@@ -1,6 +1,7 @@
 #include "runtime/gemm.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "runtime/gemm_tiles.h"
@@ -27,7 +28,29 @@ void tile_plain(const float* a, int64_t lda, const float* b, int64_t ldb, int64_
 }
 
 constexpr Tile kPlain[][kGemmColumns] = {BRAZE_TILES(tile_plain, 1)};
-constexpr Tiles kPlainRow{CpuLevel::Baseline, [] { return true; }, 1, kPlain, 0, 0, 0};
+
+float wide(uint16_t h, bool bfloat) {
+  return bfloat ? std::bit_cast<float>(uint32_t{h} << 16) : static_cast<float>(std::bit_cast<_Float16>(h));
+}
+uint16_t narrow(float f, bool bfloat) {
+  if (!bfloat) return std::bit_cast<uint16_t>(static_cast<_Float16>(f));
+  const auto bits = std::bit_cast<uint32_t>(f);
+  if (f != f) return static_cast<uint16_t>(bits >> 16 | 0x40);  // a quiet NaN
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+void widen_plain(const uint16_t* from, float* to, int64_t n, bool bfloat) {
+  for (int64_t i = 0; i < n; ++i) to[i] = wide(from[i], bfloat);
+}
+void store_plain(const float* sums, int64_t rows, int64_t width, const float* bias, uint16_t* c, int64_t ldc,
+                 bool bfloat) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < width; ++j) {
+      const float sum = sums[r * kGemmColumns + j];
+      c[r * ldc + j] = narrow(bias ? sum + bias[j] : sum, bfloat);
+    }
+}
+
+constexpr Tiles kPlainRow{CpuLevel::Baseline, [] { return true; }, 1, kPlain, 0, 0, 0, widen_plain, store_plain};
 
 // nullptr: this architecture has none of that level.
 const Tiles* tiles_of(CpuLevel level) {
@@ -64,6 +87,27 @@ void columns(const Tiles& tiles, const GemmNT& g, int64_t from, int64_t to) {
   }
 }
 
+void half_columns(const Tiles& tiles, const HalfGemmNT& g, int64_t from, int64_t to) {
+  alignas(64) float block[kGemmColumns * kDepth], sums[kHeight * kGemmColumns], bias[kGemmColumns];
+  for (int64_t n = from; n < to; n += kGemmColumns) {
+    const int64_t width = std::min(kGemmColumns, to - n);
+    if (g.bias) tiles.widen(g.bias + n, bias, width, g.bfloat);
+    for (int64_t m = 0; m < g.m; m += kHeight) {
+      const int64_t rows = std::min(kHeight, g.m - m);
+      for (int64_t k = 0; k < g.k; k += kDepth) {
+        const int64_t depth = std::min(kDepth, g.k - k);
+        for (int64_t j = 0; j < width; ++j) tiles.widen(g.b + (n + j) * g.ldb + k, block + j * kDepth, depth, g.bfloat);
+        for (int64_t row = 0; row < rows; row += tiles.rows)
+          tiles.of[std::min<int64_t>(tiles.rows, rows - row) - 1][width - 1](g.a + (m + row) * g.lda + k, g.lda, block,
+                                                                             kDepth, depth, sums + row * kGemmColumns,
+                                                                             kGemmColumns, nullptr, k > 0);
+      }
+      if (g.k == 0) std::fill(sums, sums + rows * kGemmColumns, 0.0f);
+      tiles.store(sums, rows, width, g.bias ? bias : nullptr, g.c + m * g.ldc + n, g.ldc, g.bfloat);
+    }
+  }
+}
+
 // The fastest that are both here and allowed.
 const Tiles& best_tiles() {
   static const Tiles* best = [] {
@@ -96,5 +140,15 @@ void gemm_nt_with(CpuLevel level, const GemmNT& g, int64_t from, int64_t to) {
 }
 
 void gemm_nt(const GemmNT& g, int64_t from, int64_t to) { columns(best_tiles(), g, from, to); }
+
+void gemm_nt_half_with(CpuLevel level, const HalfGemmNT& g, int64_t from, int64_t to) {
+  const Tiles* tiles = tiles_of(level);
+  BRAZE_CHECK(tiles, "a product with instructions of another architecture");
+  half_columns(*tiles, g, from, to);
+}
+
+void gemm_nt_half(const HalfGemmNT& g, int64_t from, int64_t to) { half_columns(best_tiles(), g, from, to); }
+
+void widen_half(const uint16_t* from, float* to, int64_t n, bool bfloat) { best_tiles().widen(from, to, n, bfloat); }
 
 }  // namespace braze::runtime

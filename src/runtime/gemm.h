@@ -31,4 +31,22 @@ void gemm_nt(const GemmNT& g, int64_t from, int64_t to);
 bool gemm_nt_has(CpuLevel level);
 void gemm_nt_with(CpuLevel level, const GemmNT& g, int64_t from, int64_t to);
 
+// The same where b, bias and c are bfloat16 or float16, which no instruction multiplies: a block of b at a time is made
+// float, sums are formed in float and rounded once. `a` is float already.
+struct HalfGemmNT {
+  int64_t m = 0, n = 0, k = 0;
+  const float* a = nullptr;
+  int64_t lda = 0;
+  const uint16_t* b = nullptr;
+  int64_t ldb = 0;
+  const uint16_t* bias = nullptr;
+  uint16_t* c = nullptr;
+  int64_t ldc = 0;
+  bool bfloat = true;
+};
+void gemm_nt_half(const HalfGemmNT& g, int64_t from, int64_t to);
+void gemm_nt_half_with(CpuLevel level, const HalfGemmNT& g, int64_t from, int64_t to);
+// n halves as floats.
+void widen_half(const uint16_t* from, float* to, int64_t n, bool bfloat);
+
 }  // namespace braze::runtime

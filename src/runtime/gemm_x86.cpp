@@ -126,6 +126,46 @@ BRAZE_AVX2 void tile_avx2(const float* a, int64_t lda, const float* b, int64_t l
   }
 }
 
+#define BRAZE_HALVES __attribute__((target("avx2,fma,f16c")))
+
+BRAZE_HALVES inline __m256 wide8(__m128i h, bool bfloat) {
+  return bfloat ? _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16)) : _mm256_cvtph_ps(h);
+}
+
+BRAZE_HALVES void widen_avx2(const uint16_t* from, float* to, int64_t n, bool bfloat) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(to + i, wide8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)), bfloat));
+  if (i == n) return;
+  alignas(16) uint16_t rest[8] = {};
+  for (int64_t j = i; j < n; ++j) rest[j - i] = from[j];
+  _mm256_maskstore_ps(to + i, first_lanes(n - i),
+                      wide8(_mm_load_si128(reinterpret_cast<const __m128i*>(rest)), bfloat));
+}
+
+// Four floats as halves in the low 64 bits, to the nearest, of two equally near to the even one.
+BRAZE_HALVES inline __m128i narrow4(__m128 f, bool bfloat) {
+  if (!bfloat) return _mm_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m128i bits = _mm_castps_si128(f), high = _mm_srli_epi32(bits, 16);
+  const __m128i odd = _mm_and_si128(high, _mm_set1_epi32(1));
+  const __m128i rounded = _mm_srli_epi32(_mm_add_epi32(_mm_add_epi32(bits, _mm_set1_epi32(0x7fff)), odd), 16);
+  const __m128i quiet = _mm_or_si128(high, _mm_set1_epi32(0x40));
+  const __m128i nan = _mm_castps_si128(_mm_cmpunord_ps(f, f));
+  return _mm_packus_epi32(_mm_blendv_epi8(rounded, quiet, nan), _mm_setzero_si128());
+}
+
+BRAZE_HALVES void store_avx2(const float* sums, int64_t rows, int64_t width, const float* bias, uint16_t* c,
+                             int64_t ldc, bool bfloat) {
+  const __m128 more = bias ? _mm_maskload_ps(bias, _mm256_castsi256_si128(first_lanes(width))) : _mm_setzero_ps();
+  for (int64_t r = 0; r < rows; ++r) {
+    __m128 s = _mm_loadu_ps(sums + r * kGemmColumns);
+    if (bias) s = _mm_add_ps(s, more);
+    alignas(16) uint16_t halves[8];
+    _mm_store_si128(reinterpret_cast<__m128i*>(halves), narrow4(s, bfloat));
+    for (int64_t j = 0; j < width; ++j) c[r * ldc + j] = halves[j];
+  }
+}
+
 constexpr Tile kAvx2[][kGemmColumns] = {BRAZE_TILES(tile_avx2, 1), BRAZE_TILES(tile_avx2, 2),
                                         BRAZE_TILES(tile_avx2, 3)};
 constexpr Tile kAvx512[][kGemmColumns] = {BRAZE_TILES(tile_avx512, 1), BRAZE_TILES(tile_avx512, 2),
@@ -134,12 +174,12 @@ constexpr Tile kAvx512[][kGemmColumns] = {BRAZE_TILES(tile_avx512, 1), BRAZE_TIL
 
 #define HAS __builtin_cpu_supports
 bool has_avx512() { return HAS("avx512f") && HAS("avx512vl") && HAS("avx512dq") && HAS("avx512bw"); }
-bool has_avx2() { return HAS("avx2") && HAS("fma"); }
+bool has_avx2() { return HAS("avx2") && HAS("fma") && HAS("f16c"); }
 #undef HAS
 
 // With kGemmColumns: 24 accumulators and 5 operands of 32 registers, or 12 and 4 of 16.
-constexpr Tiles kRows[] = {{CpuLevel::Avx512, has_avx512, 6, kAvx512, 3, 64, 64},
-                           {CpuLevel::Avx2, has_avx2, 3, kAvx2, 2, 32, 128}};
+constexpr Tiles kRows[] = {{CpuLevel::Avx512, has_avx512, 6, kAvx512, 3, 64, 64, widen_avx2, store_avx2},
+                           {CpuLevel::Avx2, has_avx2, 3, kAvx2, 2, 32, 128, widen_avx2, store_avx2}};
 
 }  // namespace
 

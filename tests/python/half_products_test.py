@@ -130,6 +130,16 @@ def test_training(layout, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_frozen_layers(rows, dtype):
+    layer, x = torch.nn.Linear(300, 520).to(dtype), rand(rows, 300).to(dtype)
+    compiled = braze.compile(layer, fullgraph=True, options={"freezing": True})
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), layer(x), rtol=2 * STEP[dtype], atol=2 * STEP[dtype])
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
 def test_frozen(dtype):
     torch.manual_seed(0)
     model = Net().to(dtype).eval()
