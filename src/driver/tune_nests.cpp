@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <new>
 
 #include "base/build_id.h"
 #include "base/check.h"
@@ -14,6 +13,7 @@
 #include "codegen/codegen.h"
 #include "codegen/signature.h"
 #include "loop/analysis.h"
+#include "runtime/pool.h"
 #include "runtime/program.h"
 #include "schedule/index.h"
 #include "schedule/mapping.h"
@@ -69,7 +69,7 @@ std::optional<std::map<uint32_t, int64_t>> reaches(const loop::Program& p, const
   return out;
 }
 
-// One memory for all nests, a buffer after the other.
+// One memory for all nests, a buffer after the other: from where results of a graph lie, too.
 class Memory {
  public:
   std::vector<void*> pointers(const loop::Program& p, const std::vector<loop::BufferId>& buffers,
@@ -84,7 +84,7 @@ class Memory {
     }
     if (need > size_) {
       memory_.reset();
-      memory_.reset(static_cast<std::byte*>(::operator new(static_cast<size_t>(need), std::align_val_t(kLine))));
+      memory_.reset(static_cast<std::byte*>(runtime::pool_allocate(static_cast<size_t>(need))));
       size_ = need;
     }
     std::vector<void*> out;
@@ -119,7 +119,7 @@ class Memory {
   }
 
   struct Free {
-    void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t(64)); }
+    void operator()(std::byte* p) const { runtime::pool_free(p); }
   };
   std::unique_ptr<std::byte[], Free> memory_;
   int64_t size_ = 0;

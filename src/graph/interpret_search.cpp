@@ -46,12 +46,27 @@ void searchsorted(HostCall& c) {
   });
 }
 
+// (values, parts, least, greatest): rounded to the values' type at each step
+void histc(HostCall& c) {
+  const HostTensor& values = c.tensor(0);
+  auto rounded = [&](double v) { return values.dtype == DType::F32 ? static_cast<double>(static_cast<float>(v)) : v; };
+  const double parts = c.number(1, 100), low = rounded(c.number(2, 0)), high = rounded(c.number(3, 0));
+  Numbers counts(static_cast<size_t>(parts));
+  for (double v : values.data) {
+    if (!(v >= low && v <= high)) continue;
+    const double part = rounded(rounded(rounded(v - low) * parts) / rounded(high - low));
+    ++counts[static_cast<size_t>(std::min(part, parts - 1))];
+  }
+  c.give(std::move(counts));
+}
+
 }  // namespace
 
 Rule search_rule(std::string_view name) {
   if (name.starts_with("aten::isin.")) return is_in;
   if (name.starts_with("aten::bucketize.")) return bucketize;
   if (name == "aten::searchsorted.Tensor" || name == "aten::searchsorted.Scalar") return searchsorted;
+  if (name == "aten::histc") return histc;
   return nullptr;
 }
 

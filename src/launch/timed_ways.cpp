@@ -60,7 +60,9 @@ int TimedWays::known(std::span<const int64_t> shape) const {
 
 size_t TimedWays::choose(std::span<const int64_t> shape, const std::string& what, std::span<const CallWay> ways,
                          bool cold) {
-  std::lock_guard lock(choosing_);
+  // Not waited for: it may have been another thread's when this process was forked.
+  std::unique_lock lock(choosing_, std::try_to_lock);
+  if (!lock) return 0;
   if (int way = known(shape); way >= 0) return static_cast<size_t>(way);
   size_t chosen = 0;
   auto keep = [&] {

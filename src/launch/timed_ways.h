@@ -35,8 +35,9 @@ class TimedWays {
   // The place among `ways` of the one for calls like this one, which `shape` tells from others; -1: not known yet.
   int known(std::span<const int64_t> shape) const;
   // Finds it out, by running all of them: they write the same result, and nothing that they read. Way 0 fits always. A
-  // graph without time left gets way 0. `what`: the call, for people and for what is kept. `cold`: the caches are
-  // emptied before each run, as they are where a call's operands are many others' too.
+  // graph without time left gets way 0, as does a call that comes while another one's are timed. `what`: the call, for
+  // people and for what is kept. `cold`: the caches are emptied before each run, as they are where a call's operands
+  // are many others' too.
   size_t choose(std::span<const int64_t> shape, const std::string& what, std::span<const CallWay> ways, bool cold);
 
  private:

@@ -1,5 +1,6 @@
 // Operators without rows that look for values in tensors.
 #include <bit>
+#include <cmath>
 
 #include "passes/builder.h"
 
@@ -59,6 +60,33 @@ void searchsorted(Builder& b) {
   search(b, b.args.at(1), b.tensor(0), side ? *side == "right" : b.flag(3));
 }
 
+// (self, bins, min, max): how many elements lie in each part of [min, max], by the steps that eager takes on a CPU. The
+// last part has its end; what lies outside counts nowhere. Without min and max they are the data's, which eager looks
+// at.
+void histc(Builder& b) {
+  constexpr int64_t kMostBins = int64_t{1} << 20;  // numbers of bins are exact in float
+  ValueId x = b.tensor(0);
+  const TensorType type = b.type(x);
+  const int64_t bins = b.integer(1);
+  const double low = b.number(2), high = b.number(3);
+  const bool single = type.dtype == DType::F32;
+  if ((!single && type.dtype != DType::F64) || type.device.type != DeviceType::CPU) throw NoRule{};
+  if (bins < 1 || bins > kMostBins || !std::isfinite(low) || !std::isfinite(high) || !(low < high)) throw NoRule{};
+  // The edges are of the elements' type, and so is what is computed of them.
+  const double first = single ? static_cast<float>(low) : low, last = single ? static_cast<float>(high) : high;
+  const double width = single ? static_cast<float>(last) - static_cast<float>(first) : last - first;
+  if (!std::isfinite(width) || !(width > 0)) throw NoRule{};
+  x = b.view(x, {b.arena().product(type.sizes)});
+  ValueId part = b.div(b.mul(b.sub(x, first), static_cast<double>(bins)), width);
+  part = b.call(Op::clamp_max, {part, static_cast<double>(bins - 1)});
+  ValueId inside = b.call(Op::logical_and, {b.call(Op::ge_Scalar, {x, first}), b.call(Op::le_Scalar, {x, last})});
+  part = b.cast(b.where(inside, part, static_cast<double>(bins)), DType::I64);
+  ValueId counts = b.full({b.k(bins + 1)}, b.k(0), type.dtype, type.device);
+  ValueId ones = b.full(b.type(x).sizes, b.k(1), type.dtype, type.device);
+  counts = b.call(Op::index_put, {counts, TensorList{part}, ones, true});
+  b.set(0, b.call(Op::slice_Tensor, {counts, b.k(0), b.k(0), b.k(bins), b.k(1)}));
+}
+
 }  // namespace
 
 std::span<const NamedRule> search_rules() {
@@ -66,7 +94,7 @@ std::span<const NamedRule> search_rules() {
       {"aten::isin.Tensor_Tensor", is_in},         {"aten::isin.Tensor_Scalar", is_in},
       {"aten::isin.Scalar_Tensor", is_in},         {"aten::bucketize.Tensor", bucketize},
       {"aten::bucketize.Scalar", bucketize},       {"aten::searchsorted.Tensor", searchsorted},
-      {"aten::searchsorted.Scalar", searchsorted},
+      {"aten::searchsorted.Scalar", searchsorted}, {"aten::histc", histc},
   };
   return kRules;
 }

@@ -178,7 +178,7 @@ bool has_avx2() { return HAS("avx2") && HAS("fma") && HAS("f16c"); }
 #undef HAS
 
 // With kGemmColumns: 24 accumulators and 5 operands of 32 registers, or 12 and 4 of 16.
-constexpr Tiles kRows[] = {{CpuLevel::Avx512, has_avx512, 6, kAvx512, 3, 64, 64, widen_avx2, store_avx2},
+constexpr Tiles kRows[] = {{CpuLevel::Avx512, has_avx512, 6, kAvx512, 5, 64, 96, widen_avx2, store_avx2},
                            {CpuLevel::Avx2, has_avx2, 3, kAvx2, 2, 32, 128, widen_avx2, store_avx2}};
 
 }  // namespace

@@ -133,6 +133,7 @@ CASES = {
 }  # fmt: skip
 # Sums over places given by data; in float types of 32 bits and more, since eager's order of rounding in half types is its own.
 SUMS = {
+    "histc": (lambda x: (torch.histc(x, 7, -1.5, 2), torch.histc(x, 3, 0, 0.5), torch.histc(x[:0], 4, 0, 1)), rand(4, 30)),
     "index_add": (lambda x, i, v: x.index_add(1, i, v, alpha=0.5), rand(3, 5), ints(3, 4), rand(3, 4)),
     "index_add_rows": (lambda x, i, v: x.index_add(0, i, v), rand(5, 33), ints(3, 9), rand(9, 33)),
     "scatter_add": (lambda x, i, v: x.scatter_add(1, i, v), rand(2, 5), ints(3, 2, 9), rand(2, 9)),
@@ -193,6 +194,36 @@ def test_fused(name, dtype):
     assert explained is not None, "eager raises"
     assert explained.graph_count == 1 and explained.graph_break_count == 0, explained
     assert explained.extern_count == 0 and explained.kernel_count > 0, explained.plans
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("bins, low, high", [(1, 0, 1), (10, 0, 1), (7, -0.3, 0.1), (100, -3, 3), (3, 1e-3, 1e6)])
+def test_counts_at_the_edges_of_parts(dtype, bins, low, high):
+    """Elements on the edges, beside them, outside and not numbers are counted where eager counts them."""
+    edges = torch.linspace(low, high, bins + 1, dtype=dtype)
+    away = [torch.nextafter(edges, torch.full_like(edges, to)) for to in (-torch.inf, torch.inf)]
+    odd = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0], dtype=dtype)
+    x = torch.cat([edges, *away, odd, torch.randn(3000, dtype=dtype, generator=torch.Generator().manual_seed(bins))])
+    f = lambda x: torch.histc(x, bins, low, high)
+    explained = braze.explain(f, x)
+    assert torch.equal(explained.output, f(x)) and explained.extern_count == 0, explained.plans
+    assert torch.equal(braze.compile(f)(x.view(-1, 1).expand(-1, 2)), f(x.view(-1, 1).expand(-1, 2)))
+
+
+def test_counts_that_eager_makes():
+    """Edges that are the data's, integers, and what eager refuses."""
+    x = torch.linspace(-2, 3, 50)
+    assert torch.equal(braze.compile(lambda x: torch.histc(x, 5))(x), torch.histc(x, 5))
+    for f in (
+        lambda x: torch.histc(x, 5, 2, 1),
+        lambda x: torch.histc(x, 0, 0, 1),
+        lambda x: torch.histc(x.long(), 5, 0, 9),
+    ):
+        with pytest.raises(RuntimeError) as want:
+            f(x)
+        with pytest.raises(RuntimeError) as got:
+            braze.compile(f)(x)
+        assert str(got.value).splitlines()[0] == str(want.value).splitlines()[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)

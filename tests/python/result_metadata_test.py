@@ -255,9 +255,16 @@ def test_results_lie_as_images_do(name, dtype):
     x = torch.randn(2, 16, 6, 8, dtype=dtype).to(memory_format=torch.channels_last)
     y = torch.randn(2, 4, 5, 6, 7, dtype=dtype).to(memory_format=torch.channels_last_3d)
     for args in ((x, y), (x.contiguous(), y.contiguous())):
-        within = {"rtol": 2e-2, "atol": 2e-2} if dtype in (torch.bfloat16, torch.float16) else {}
         got, want = braze.compile(FOLLOWING[name], fullgraph=True)(*args), FOLLOWING[name](*args)
-        torch.testing.assert_close(got, want, check_stride=True, **within)
+        if dtype not in (torch.bfloat16, torch.float16):
+            torch.testing.assert_close(got, want, check_stride=True)
+            continue
+        # Some kernels of eager's add up in the half type: then it is farther from the exact result than this is.
+        exact = FOLLOWING[name](*(t.double() for t in args))
+        for g, w, e in zip(*(r if isinstance(r, tuple) else (r,) for r in (got, want, exact)), strict=True):
+            assert g.dtype == w.dtype and g.shape == w.shape and g.stride() == w.stride()
+            torch.testing.assert_close(g.double(), e, rtol=2e-2, atol=2e-2)
+            assert (g.double() - e).abs().max() <= 2 * (w.double() - e).abs().max() + 1e-6
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate"])
