@@ -129,59 +129,62 @@ class MatmulCall : public ExternCall {
     const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
     return runtime::gemm_nt_pays(frame.value(a.sizes[0]), frame.value(b.sizes[1]), frame.value(a.sizes[1]));
   }
-  // False where the operands' layout is another.
-  bool run_own(const runtime::Frame& frame) const {
+  // The operands of a layer whose weight has a row for each column of the result, but for `a`, whose data is returned;
+  // nullptr where there is nothing to do, or the layout is another.
+  template <class T, class Gemm>
+  const T* read_layer(const runtime::Frame& frame, Gemm& g) const {
     const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
     auto at = [&](runtime::Slot s) { return frame.value(s); };
-    auto data = [&](const ViewSpec& v) { return static_cast<float*>(frame.pointer(v.buffer)) + at(v.offset); };
-    runtime::GemmNT g;
+    auto data = [&](const ViewSpec& v) { return static_cast<T*>(frame.pointer(v.buffer)) + at(v.offset); };
     g.m = at(a.sizes[0]), g.k = at(a.sizes[1]), g.n = at(b.sizes[1]);
     if (g.m < 1 || g.n < 1 || g.k < 1 || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 || at(out_.strides[1]) != 1)
-      return false;
+      return nullptr;
     if (kind_ == Kind::Addmm) {
-      if (at(views_[0].sizes[0]) != g.n || at(views_[0].strides[0]) != 1) return false;
+      if (at(views_[0].sizes[0]) != g.n || at(views_[0].strides[0]) != 1) return nullptr;
       g.bias = data(views_[0]);
     }
-    g.a = data(a), g.lda = at(a.strides[0]);
+    g.lda = at(a.strides[0]);
     g.b = data(b), g.ldb = at(b.strides[1]);
     g.c = data(out_), g.ldc = at(out_.strides[0]);
-    constexpr int64_t kTask = 200'000;  // multiplications that are worth another thread
-    int64_t blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
+    return data(a);
+  }
+  static constexpr int64_t kTask = 200'000;  // multiplications, or elements, that are worth another thread
+  // Blocks of columns by the pool's threads.
+  template <auto multiply, class Gemm>
+  static void run_columns(Gemm& g) {
+    const int64_t blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
     parallel_for(
         0, blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
         [](void* ctx, int64_t lo, int64_t hi) {
-          auto& p = *static_cast<const runtime::GemmNT*>(ctx);
-          runtime::gemm_nt(p, lo * runtime::kGemmColumns, std::min(p.n, hi * runtime::kGemmColumns));
+          auto& p = *static_cast<const Gemm*>(ctx);
+          multiply(p, lo * runtime::kGemmColumns, std::min(p.n, hi * runtime::kGemmColumns));
         },
         &g);
+  }
+
+  // False where the operands' layout is another.
+  bool run_own(const runtime::Frame& frame) const {
+    runtime::GemmNT g;
+    g.a = read_layer<float>(frame, g);
+    if (!g.a) return false;
+    run_columns<runtime::gemm_nt>(g);
     return true;
   }
 
   // Layers of half types, whose weight's rows are read as they lie; false where the layout is another.
   bool run_half(const runtime::Frame& frame) const {
-    const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
-    auto at = [&](runtime::Slot s) { return frame.value(s); };
-    auto data = [&](const ViewSpec& v) { return static_cast<uint16_t*>(frame.pointer(v.buffer)) + at(v.offset); };
     runtime::HalfGemmNT g;
-    g.m = at(a.sizes[0]), g.k = at(a.sizes[1]), g.n = at(b.sizes[1]);
-    if (g.m < 1 || g.n < 1 || g.k < 1 || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 || at(out_.strides[1]) != 1)
-      return false;
-    if (kind_ == Kind::Addmm) {
-      if (at(views_[0].sizes[0]) != g.n || at(views_[0].strides[0]) != 1) return false;
-      g.bias = data(views_[0]);
-    }
+    const uint16_t* a = read_layer<uint16_t>(frame, g);
+    if (!a) return false;
     g.bfloat = out_.dtype == c10::ScalarType::BFloat16;
-    g.b = data(b), g.ldb = at(b.strides[1]);
-    g.c = data(out_), g.ldc = at(out_.strides[0]);
     const c10::DataPtr wide = c10::GetCPUAllocator()->allocate(static_cast<size_t>(g.m * g.k) * sizeof(float));
     struct Rows {
       const uint16_t* from;
       float* to;
       int64_t step, k;
       bool bfloat;
-    } rows{data(a), static_cast<float*>(wide.get()), at(a.strides[0]), g.k, g.bfloat};
+    } rows{a, static_cast<float*>(wide.get()), g.lda, g.k, g.bfloat};
     g.a = rows.to, g.lda = g.k;
-    constexpr int64_t kTask = 200'000;  // multiplications, or elements, that are worth another thread
     parallel_for(
         0, g.m, std::max<int64_t>(1, kTask / g.k),
         [](void* ctx, int64_t lo, int64_t hi) {
@@ -189,14 +192,7 @@ class MatmulCall : public ExternCall {
           for (int64_t i = lo; i < hi; ++i) runtime::widen_half(r.from + i * r.step, r.to + i * r.k, r.k, r.bfloat);
         },
         &rows);
-    const int64_t blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
-    parallel_for(
-        0, blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
-        [](void* ctx, int64_t lo, int64_t hi) {
-          auto& p = *static_cast<const runtime::HalfGemmNT*>(ctx);
-          runtime::gemm_nt_half(p, lo * runtime::kGemmColumns, std::min(p.n, hi * runtime::kGemmColumns));
-        },
-        &g);
+    run_columns<runtime::gemm_nt_half>(g);
     return true;
   }
 
