@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "graph/interpret_rules.h"
 
@@ -42,45 +43,57 @@ void addmv(HostCall& c) {
   product_with_vector(c, c.tensor(1), c.tensor(2), &c.tensor(0), c.number(3, 1), c.number(4, 1));
 }
 
-// softmax(scale * q @ k^T + mask) @ v: query, key and value [batch, heads, rows, features]. Only its result; the
-// statistics for a backward are the kernels' own.
-void attention(HostCall& c, const HostTensor* mask, size_t causal, size_t scale_at) {
-  const HostTensor &q = c.tensor(0), &k = c.tensor(1), &v = c.tensor(2);
-  double scale = c.number(scale_at, 1 / std::sqrt(static_cast<double>(q.sizes[3])));
-  Dims of_q, of_k, of_mask;
-  c.each([&](const Dims& index) {
-    Numbers weights;
-    double most = -std::numeric_limits<double>::infinity(), total = 0, result = 0;
-    for (int64_t key = 0; key < k.sizes[2]; ++key) {
-      double score = 0;
-      for (int64_t f = 0; f < q.sizes[3]; ++f) {
-        of_q = of_k = index;
-        of_q[3] = of_k[3] = f;
-        of_k[2] = key;
-        score += at(q, of_q) * at(k, of_k);
-      }
-      score *= scale;
-      of_mask = index;
-      of_mask[3] = key;
-      if (mask) score += at(*mask, of_mask);
-      if (c.flag(causal) && key > index[2]) score = -std::numeric_limits<double>::infinity();
-      weights.push_back(score);
-      most = std::max(most, score);
-    }
-    for (int64_t key = 0; key < k.sizes[2]; ++key) {
-      double weight = std::isinf(most) ? 0 : std::exp(weights[static_cast<size_t>(key)] - most);
-      total += weight;
-      of_k = index;
-      of_k[2] = key;
-      result += weight * at(v, of_k);
-    }
-    return total == 0 ? 0 : result / total;
+// One row of softmax(scale * q @ k^T + mask): of the query at [batch, head, row], its weights before they are divided.
+struct RowOfWeights {
+  Numbers weights;
+  double most = -std::numeric_limits<double>::infinity(), total = 0;
+};
+RowOfWeights row_of_weights(HostCall& c, const HostTensor* mask, size_t causal, size_t scale_at, const Dims& at_row) {
+  const HostTensor &q = c.tensor(0), &k = c.tensor(1);
+  const double scale = c.number(scale_at, 1 / std::sqrt(static_cast<double>(q.sizes[3])));
+  auto in = [&](int64_t place, int64_t feature) { return Dims{at_row[0], at_row[1], place, feature}; };
+  RowOfWeights row;
+  for (int64_t key = 0; key < k.sizes[2]; ++key) {
+    double score = 0;
+    for (int64_t f = 0; f < q.sizes[3]; ++f) score += at(q, in(at_row[2], f)) * at(k, in(key, f));
+    score *= scale;
+    if (mask) score += at(*mask, in(at_row[2], key));
+    if (c.flag(causal) && key > at_row[2]) score = -std::numeric_limits<double>::infinity();
+    row.weights.push_back(score);
+    row.most = std::isnan(score) ? score : std::max(row.most, score);
+  }
+  for (double& w : row.weights) row.total += w = std::isinf(row.most) ? 0 : std::exp(w - row.most);
+  return row;
+}
+
+// softmax(scale * q @ k^T + mask) @ v: query, key and value [batch, heads, rows, features]. Of statistics for a
+// backward those that are one number a row, the logarithm of the sum; others are the kernels' own.
+void attention(HostCall& c, const HostTensor* mask, size_t causal, size_t scale_at, bool has_sums = false) {
+  const HostTensor &q = c.tensor(0), &v = c.tensor(2);
+  Numbers sums;
+  std::map<Dims, RowOfWeights> rows;
+  for_each_index({q.sizes[0], q.sizes[1], q.sizes[2]}, [&](const Dims& at_row) {
+    RowOfWeights row = row_of_weights(c, mask, causal, scale_at, at_row);
+    sums.push_back(row.total == 0 ? 0 : row.most + std::log(row.total));
+    rows.emplace(at_row, std::move(row));
   });
-  for (size_t i = 1; i < c.node.outputs.size(); ++i)
-    if (c.wants(i)) c.leave_undefined(i);
+  c.each([&](const Dims& index) {
+    const RowOfWeights& row = rows.at({index[0], index[1], index[2]});
+    double result = 0;
+    for (size_t key = 0; key < row.weights.size(); ++key)
+      result += row.weights[key] * at(v, {index[0], index[1], static_cast<int64_t>(key), index[3]});
+    return row.total == 0 ? 0 : result / row.total;
+  });
+  for (size_t i = 1; i < c.node.outputs.size(); ++i) {
+    if (!c.wants(i)) continue;
+    if (has_sums && i == 1)
+      c.give(1, sums);
+    else
+      c.leave_undefined(i);
+  }
 }
 void flash_attention(HostCall& c) { attention(c, nullptr, 4, 6); }
-void cpu_attention(HostCall& c) { attention(c, c.has(5) ? &c.tensor(5) : nullptr, 4, 6); }
+void cpu_attention(HostCall& c) { attention(c, c.has(5) ? &c.tensor(5) : nullptr, 4, 6, true); }
 
 // (grad, query, key, value, result, statistics, dropout, causal, mask, scale): of query, key and value.
 void cpu_attention_backward(HostCall& c) {
@@ -116,6 +129,7 @@ void cpu_attention_backward(HostCall& c) {
   c.give(1, std::move(dk));
   c.give(2, std::move(dv));
 }
+void any_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 5, 6); }
 void efficient_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 6, 7); }
 void cudnn_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 6, 8); }
 
@@ -123,6 +137,7 @@ void cudnn_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullp
 
 Rule matmul_rule(Op op) {
   switch (op) {
+    case Op::scaled_dot_product_attention: return any_attention;
     case Op::_scaled_dot_product_flash_attention: return flash_attention;
     case Op::_scaled_dot_product_efficient_attention: return efficient_attention;
     case Op::_scaled_dot_product_cudnn_attention: return cudnn_attention;

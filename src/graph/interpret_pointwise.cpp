@@ -49,8 +49,11 @@ Rule comparison_rule(Op op) {
     case Op::le_Tensor: case Op::le_Scalar: return [](HostCall& c) { c.binary([](double a, double b) { return a <= b; }); };
     case Op::gt_Tensor: case Op::gt_Scalar: return [](HostCall& c) { c.binary([](double a, double b) { return a > b; }); };
     case Op::ge_Tensor: case Op::ge_Scalar: return [](HostCall& c) { c.binary([](double a, double b) { return a >= b; }); };
+    case Op::bitwise_and_Tensor: case Op::bitwise_and_Scalar: return [](HostCall& c) { c.binary([](double a, double b) { return static_cast<double>(static_cast<int64_t>(a) & static_cast<int64_t>(b)); }); };
+    case Op::bitwise_or_Tensor: case Op::bitwise_or_Scalar: return [](HostCall& c) { c.binary([](double a, double b) { return static_cast<double>(static_cast<int64_t>(a) | static_cast<int64_t>(b)); }); };
     case Op::logical_and: return [](HostCall& c) { c.binary([](double a, double b) { return a != 0 && b != 0; }); };
     case Op::logical_or: return [](HostCall& c) { c.binary([](double a, double b) { return a != 0 || b != 0; }); };
+    case Op::bitwise_not: return [](HostCall& c) { bool truth = c.tensor(0).dtype == DType::Bool; c.unary([=](double a) { return truth ? a == 0 : static_cast<double>(~static_cast<int64_t>(a)); }); };
     case Op::logical_not: return [](HostCall& c) { c.unary([](double a) { return a == 0; }); };
     default: return nullptr;
   }

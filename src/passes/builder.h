@@ -53,6 +53,10 @@ class Builder {
   Expr k(int64_t v) const { return arena().constant(v); }
   std::vector<ValueId> calls(Op op, std::vector<Arg> args);
   ValueId call(Op op, std::vector<Arg> args) { return calls(op, std::move(args))[0]; }
+  // Of an operator whose type no shape function knows.
+  std::vector<ValueId> calls(Op op, std::vector<Arg> args, std::vector<TensorType> types) {
+    return g_.node(g_.add_node(op, std::move(args), std::move(types), node.origin().step())).outputs;
+  }
 
   ValueId add(Arg a, Arg b) { return call(Op::add_Tensor, {std::move(a), std::move(b), k(1)}); }
   ValueId sub(Arg a, Arg b) { return call(Op::sub_Tensor, {std::move(a), std::move(b), k(1)}); }

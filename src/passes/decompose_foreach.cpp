@@ -130,7 +130,7 @@ void norm(Builder& b) {
 }
 
 // (self, ord, dtype)
-void powsum(Builder& b) {
+void foreach_powsum(Builder& b) {
   if (!std::holds_alternative<NoneArg>(b.args.at(2))) throw NoRule{};
   for (size_t k = 0; k < list(b, 0).size(); ++k) b.set(k, b.power_sum(list(b, 0)[k], b.number(1), NoneArg{}, false));
 }
@@ -151,7 +151,7 @@ bool decompose_foreach(Builder& b) {
     if (name == f.name) return ternary(b, f), true;
   if (name == "lerp") return lerp(b), true;
   if (name == "norm") return norm(b), true;
-  if (name == "powsum") return powsum(b), true;
+  if (name == "powsum") return foreach_powsum(b), true;
   if (name == "copy") {
     for (size_t k = 0; k < list(b, 0).size(); ++k)
       b.set(k, b.call(Op::copy, {list(b, 0)[k], list(b, 1)[k], b.args.at(2)}));

@@ -152,6 +152,16 @@ bool same_args(const std::vector<Arg>& a, const std::vector<Arg>& b) {
   return true;
 }
 
+bool holds_all_of(DType wide, DType narrow) {
+  if (wide == narrow) return true;
+  if (narrow == DType::Bool) return !is_complex(wide);
+  if (narrow == DType::BF16 || narrow == DType::F16) return wide == DType::F32 || wide == DType::F64;
+  if (narrow == DType::F32) return wide == DType::F64;
+  if (narrow == DType::U8 || narrow == DType::I8 || narrow == DType::I16)
+    return wide == DType::I32 || wide == DType::I64 || wide == DType::F32 || wide == DType::F64;
+  return narrow == DType::I32 && (wide == DType::I64 || wide == DType::F64);
+}
+
 bool same_type(const TensorType& a, const TensorType& b) {
   return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides &&
          a.offset == b.offset;

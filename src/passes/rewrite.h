@@ -48,6 +48,7 @@ bool is_one(const Graph& g, const Arg& a);
 bool is_one_or_absent(const Graph& g, const Node& n, size_t i);  // argument i
 std::vector<uint32_t> use_counts(const Graph& g);  // per value: operands, outputs and writebacks that are it
 bool same_args(const std::vector<Arg>& a, const std::vector<Arg>& b);  // bit-equal doubles: 0.0 is not -0.0, nan is nan
+bool holds_all_of(DType wide, DType narrow);  // every value of one dtype has its place in the other
 bool same_type(const TensorType& a, const TensorType& b);
 
 }  // namespace braze::passes

@@ -29,8 +29,8 @@ namespace {
 // Those that compute floats by other operations; all others must not change a bit.
 bool rounds(std::string_view pass) {
   constexpr std::string_view kRounding[] = {
-      "decompose",      "seed_random", "accumulate_scatter", "unfold_attention", "unfold_products",
-      "unfold_complex", "unfuse_bias", "fuse_activation",    "split_resampling", "widen_products"};
+      "decompose",   "seed_random",     "accumulate_scatter", "unfold_attention", "unfold_products", "unfold_complex",
+      "unfuse_bias", "fuse_activation", "split_resampling",   "widen_products",   "fuse_attention"};
   return std::find(std::begin(kRounding), std::end(kRounding), pass) != std::end(kRounding);
 }
 
@@ -134,7 +134,7 @@ std::string source(const std::string& path) {
 
 std::vector<std::string> sources(const std::string& folder, std::string_view suffix) {
   std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(BRAZE_SOURCES) + "/" + folder))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(BRAZE_SOURCES) + "/" + folder))
     if (entry.path().string().ends_with(suffix)) out.push_back(entry.path().string());
   std::sort(out.begin(), out.end());
   EXPECT_FALSE(out.empty()) << folder;

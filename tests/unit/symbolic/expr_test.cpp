@@ -50,6 +50,12 @@ TEST_F(Exprs, RangesProveComparisons) {
   EXPECT_EQ(a.known(e("Le(s0, 1)")), false);
   EXPECT_EQ(a.known(e("Lt(s0, s1)")), std::nullopt);
   EXPECT_EQ(a.known(e("Eq(2*s0, 7)")), false);
+  // Strides, of sizes of at least 2 each: by the factors that they do not share.
+  EXPECT_EQ(a.known(e("Lt(s0, s0*s1)")), true);
+  EXPECT_EQ(a.known(e("Le(s0*s1*s1, s0*s1)")), false);
+  EXPECT_EQ(a.known(e("Eq(s0*s0, 3*s0)")), std::nullopt);
+  EXPECT_EQ(a.known(e("Eq(2*s0*s1, s0*s1)")), false);
+  EXPECT_EQ(a.known(e("Lt(s0*s1, s1 + s0)")), std::nullopt);
   EXPECT_EQ(e("Min(i, 11)"), i);
   EXPECT_EQ(e("Max(s0, 2)"), s0);
   EXPECT_EQ(a.range(e("64*i + j")), (Range{0, 767}));
