@@ -73,6 +73,7 @@ def rules():
                 found.setdefault(op, ("kernel", file))
     parts = [
         ("src/lower/reduce.cpp", "Rule rule_of(Op op)", "}  // namespace"),
+        ("src/lower/scan.cpp", "bool takes_scan", "bool lower_scan"),
         ("src/lower/index.cpp", "ElementRule index_rule", "bool takes_index"),
         ("src/lower/window.cpp", "ElementRule window_rule", "bool takes_window"),
         ("src/lower/scatter.cpp", "bool lower_scatter", None),

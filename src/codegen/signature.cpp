@@ -72,7 +72,8 @@ class Printer {
         number(static_cast<int>(op.check.fault)), number(op.check.dim), number(op.check.wrap);
         break;
       case loop::OpCode::Const: number(op.integer); break;  // a double by its bits
-      case loop::OpCode::Reduce: number(static_cast<int>(op.reduce)); break;
+      case loop::OpCode::Reduce:
+      case loop::OpCode::Scan: number(static_cast<int>(op.reduce)); break;
       default: break;
     }
   }

@@ -219,7 +219,8 @@ std::string key(const Program& program, const Nest& nest, std::vector<BufferId>*
           expr(op.index);
           expr(op.bound);
           break;
-        case OpCode::Reduce: put(s, static_cast<uint64_t>(op.reduce)); break;
+        case OpCode::Reduce:
+        case OpCode::Scan: put(s, static_cast<uint64_t>(op.reduce)); break;
         default: break;
       }
     }

@@ -17,7 +17,7 @@ namespace {
 
 struct Accumulator {
   Scalar best;
-  double mean = 0, m2 = 0, sum = 0, prod = 1, exp_sum = 0;
+  double mean = 0, m2 = 0, sum = 0, prod = 1, exp_sum = 0, log_sum = 0;
   int64_t isum = 0, iprod = 1, count = 0, at = 0;
   bool any = false, all = true, nan = false;
 };
@@ -185,6 +185,10 @@ class Interpreter {
         return;
       }
       case OpCode::Reduce: accumulate(op, arg(0), type(0), acc, point); return;
+      case OpCode::Scan:
+        accumulate(op, arg(0), type(0), acc, point);
+        r = finish(op, acc);
+        break;
       case OpCode::Cast: r = cast(arg(0), type(0), op.dtype); break;
       case OpCode::Bitcast: {
         uint8_t raw[8] = {};
@@ -259,6 +263,7 @@ class Interpreter {
       a.nan = fl && std::isnan(v.f);
     }
     if (fl && a.best.f > -INFINITY) a.exp_sum = a.exp_sum * std::exp(before - a.best.f) + std::exp(v.f - a.best.f);
+    if (op.reduce == ReduceKind::LogAdd) a.log_sum = a.count ? log_add(a.log_sum, v.f) : v.f;
     ++a.count;
     a.sum += v.f;
     a.prod *= v.f;
@@ -269,6 +274,12 @@ class Interpreter {
     a.m2 += d * (v.f - a.mean);
     a.any |= v.i != 0;
     a.all &= v.i != 0;
+  }
+
+  static double log_add(double a, double b) {
+    if (std::isnan(a) || std::isnan(b)) return NAN;
+    const double top = std::max(a, b), low = std::min(a, b);
+    return std::isinf(top) && low == top ? top : top + std::log1p(std::exp(low - top));
   }
 
   static Scalar finish(const LoopOp& op, const Accumulator& a) {
@@ -285,6 +296,7 @@ class Interpreter {
           r.f = op.reduce == ReduceKind::Max ? -INFINITY : INFINITY;
         }
         break;
+      case ReduceKind::LogAdd: r.f = to_compute(op.dtype, a.log_sum); break;
       case ReduceKind::Any: r.i = a.any; break;
       case ReduceKind::All: r.i = a.all; break;
       case ReduceKind::ArgMax:

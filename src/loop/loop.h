@@ -3,7 +3,8 @@
 //
 // A nest runs its stages in order for every point of its outer axes; the outer points are independent of each other
 // (any order, any thread). A stage runs its ops for every point of its own axes, in any order that keeps the
-// reductions' meaning (float reductions may be re-associated). An op's value may be used
+// reductions' meaning (float reductions may be re-associated); a stage with a Scan has one axis and runs along it in
+// order. An op's value may be used
 //   - later in the same stage (same point), or
 //   - in later stages, if it is a Reduce (its result is a scalar per outer point), or was computed in a stage without
 //   axes.
@@ -84,7 +85,7 @@ struct LoopOp {
     double number;        // Const of float dtype
     int64_t integer = 0;  // Const of int or bool dtype
   };
-  ReduceKind reduce{};      // Reduce
+  ReduceKind reduce{};      // Reduce, Scan
   Expr bound;               // Indirect: size of the indexed dimension
   IndexCheck check;         // Indirect
   bool atomic_add = false;  // Store: accumulate instead of assign

@@ -344,7 +344,8 @@ class Parser {
           op.integer = integer();
         return op;
       case OpCode::Index: op.index = expr(); return op;
-      case OpCode::Reduce: op.reduce = reduction(); break;
+      case OpCode::Reduce:
+      case OpCode::Scan: op.reduce = reduction(); break;
       default: break;
     }
     for (int i = 0; i < kOpRows[row].arity; ++i) {

@@ -178,7 +178,8 @@ class Printer {
         out_ += " " + (is_floating(op.dtype) ? number(op.number) : std::to_string(op.integer));
         return;
       case OpCode::Index: out_ += " " + expr(op.index); return;
-      case OpCode::Reduce: out_ += std::string(" ") + reduce_row(op.reduce).name; break;
+      case OpCode::Reduce:
+      case OpCode::Scan: out_ += std::string(" ") + reduce_row(op.reduce).name; break;
       default: break;
     }
     for (int i = 0; i < row.arity; ++i) out_ += (i ? ", " : " ") + value(op.args[static_cast<size_t>(i)]);

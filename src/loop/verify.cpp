@@ -139,6 +139,7 @@ class Verifier {
                     "a later stage sees only Reduce results and values of stages without axes");
         }
         operands(op, defs);
+        require(op.code != OpCode::Scan || st.axes.size() <= 1, "a stage with a Scan has one axis");
         if (op.code == OpCode::Load || op.code == OpCode::Store || op.code == OpCode::Index)
           index(op.index, vars, bound);
         if (op.code == OpCode::Load || op.code == OpCode::Store) element(op);
@@ -232,7 +233,14 @@ class Verifier {
         else
           require(type(0) == op.dtype, "operands have the result's dtype");
         if (is_choice(op.reduce)) require(op.dtype == DType::Bool, "Any and All reduce Bool");
+        require(op.reduce != ReduceKind::LogAdd, "LogAdd is a Scan's");
         if (is_exponent(op.reduce)) require(is_floating(op.dtype), "a sum of exponentials is of floats");
+        return;
+      case OpCode::Scan:
+        require(type(0) == op.dtype, "operands have the result's dtype");
+        require(reduce_row(op.reduce).family == ReduceFamily::Fold, "a Scan folds");
+        require(op.dtype != DType::Bool, "a Scan is of numbers");
+        require(is_floating(op.dtype) || op.reduce != ReduceKind::LogAdd, "LogAdd is of floats");
         return;
       default: break;
     }

@@ -207,6 +207,15 @@ ValId Body::reduce(ReduceKind kind, DType dtype, ValId v) {
   return append(o);
 }
 
+ValId Body::scan(ReduceKind kind, ValId v) {
+  loop::LoopOp o;
+  o.code = OpCode::Scan;
+  o.dtype = dtype(v);
+  o.args[0] = v;
+  o.reduce = kind;
+  return append(o);
+}
+
 void Body::begin_stage(std::vector<loop::Axis> axes) {
   nest_.stages.emplace_back();
   nest_.stages.back().axes = std::move(axes);

@@ -46,6 +46,7 @@ class Body {
     ValId before_;
   };
   ValId reduce(ReduceKind kind, DType dtype, ValId v);
+  ValId scan(ReduceKind kind, ValId v);  // of the points of the stage's axis so far
   DType dtype(ValId v) const { return dtypes_[v.index]; }
 
   // Starts the next stage; values of earlier ones are no longer found, but for reductions' results.

@@ -98,6 +98,7 @@ Lowering::Way Lowering::way_of(const graph::Node& node) const {
   if (graph::is_narrow_product(source, node, targets)) return Way::Product;
   if (graph::is_depthwise_kernel(source, node, targets)) return Way::Depthwise;
   if (graph::is_pointwise_convolution_kernel(source, node, targets)) return Way::PointwiseConvolution;
+  if (takes_scan(source, node)) return Way::Scan;
   switch (graph::op_class(node.op)) {
     case graph::OpClass::Pointwise: return takes_pointwise(source, node) ? Way::Element : Way::Extern;
     case graph::OpClass::Factory: return takes_factory(source, node) ? Way::Element : Way::Extern;
@@ -161,6 +162,9 @@ void Lowering::lower_node(NodeId n) {
     case Way::Reduction:
       if (dead() || lower_reduction(*this, n)) return;
       break;
+    case Way::Scan:
+      if (!dead()) lower_scan(*this, n);
+      return;
     case Way::Product:
       if (dead() || lower_product(*this, n)) return;
       break;

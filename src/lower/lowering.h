@@ -78,6 +78,7 @@ class Lowering {
     Element,
     View,
     Reduction,
+    Scan,
     Product,
     Depthwise,
     PointwiseConvolution,

@@ -57,6 +57,8 @@ bool takes_random(const graph::Node&);
 // Writes the node's results as nests; false: not this one, make it an extern call.
 bool lower_reduction(Lowering&, graph::NodeId);
 bool takes_reduction(const graph::Graph&, const graph::Node&);
+bool lower_scan(Lowering&, graph::NodeId);
+bool takes_scan(const graph::Graph&, const graph::Node&);
 bool lower_product(Lowering&, graph::NodeId);                // graph/narrow_product.h
 void lower_depthwise(Lowering&, graph::NodeId);              // graph/depthwise.h
 void lower_pointwise_convolution(Lowering&, graph::NodeId);  // graph/pointwise_convolution.h

@@ -20,9 +20,10 @@ bool is_worth_fusing(const Graph& g, const Targets& targets, const Attention& fo
   const TensorType &q = g.type(found.q), &v = g.type(found.v);
   auto known = [&](Expr e, int64_t otherwise) { return g.arena().as_const(e).value_or(otherwise); };
   const bool half = v.dtype != DType::F32 && v.dtype != DType::F64;
-  const int64_t queries = known(found.sizes[2], 1 << 16), features = known(q.sizes.back(), 0);
+  const int64_t queries = known(found.sizes[2], 1 << 16), features = known(q.sizes.back(), 8);
   // On a GPU of float32 it does not use what the hardware has for products.
-  if (targets.of(q.device).is_gpu()) return half && queries >= 16 && features % 8 == 0 && features && features <= 256;
+  if (targets.of(q.device).is_gpu())
+    return half && queries >= 16 && features % 8 == 0 && features > 0 && features <= 256;
   // On a CPU a batched product of half types takes far longer than one of the fused operator, and this 15 us before it
   // begins, in which it would have made as many scores.
   constexpr int64_t kFewScores = 1 << 16;

@@ -90,7 +90,8 @@ class Checks {
                  [&](const Stage& s) {
                    return std::ranges::any_of(s.ops, [&](const LoopOp& op) {
                      bool by_index = op.code == OpCode::Load || op.code == OpCode::Index;
-                     return op.code == OpCode::Reduce || (by_index && p_.arena->contains(op.index, a.var)) ||
+                     return op.code == OpCode::Reduce || op.code == OpCode::Scan ||
+                            (by_index && p_.arena->contains(op.index, a.var)) ||
                             (op.code == OpCode::Indirect && p_.arena->contains(op.bound, a.var));
                    });
                  });

@@ -182,6 +182,7 @@ std::vector<Mapping> other_mappings(const loop::Program& p, const Nest& n, int t
     pointwise &= s.axes.empty();
     if (!n.outer.empty()) count(arena, s, n.outer.back().var, along);
     for (const LoopOp& op : s.ops) {
+      if (op.code == OpCode::Scan) return {};
       if (op.code == OpCode::Store && (op.atomic_add || loop::is_indirect(arena, op.index))) return {};
       if (op.code == OpCode::Load || op.code == OpCode::Store)
         local |= p.buffers[op.buffer].kind == loop::BufferKind::Local;

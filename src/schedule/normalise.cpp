@@ -16,7 +16,7 @@ using loop::ValId;
 
 bool order_matters(const Stage& s) {
   for (const LoopOp& op : s.ops)
-    if (op.code == OpCode::Reduce && is_index(op.reduce)) return true;
+    if (op.code == OpCode::Scan || (op.code == OpCode::Reduce && is_index(op.reduce))) return true;
   return false;
 }
 
@@ -89,7 +89,7 @@ void merge_axes(sym::ExprArena& arena, std::vector<Axis>& axes, const Stages& st
   for (size_t k = axes.size(); k-- > 1;) merge_pair(arena, axes, k - 1, stages);
 }
 
-// A Reduce over a stage without axes is its operand.
+// A Reduce or a Scan over a stage without axes is its operand.
 void drop_trivial_reductions(Nest& n) {
   std::vector<ValId> same(n.values);
   for (uint32_t i = 0; i < n.values; ++i) same[i] = ValId(static_cast<size_t>(i));
@@ -98,7 +98,7 @@ void drop_trivial_reductions(Nest& n) {
       LoopOp& op = s.ops[i];
       for (ValId& v : op.args)
         if (v.valid()) v = same[v.index];
-      if (op.code != OpCode::Reduce || !s.axes.empty()) continue;
+      if ((op.code != OpCode::Reduce && op.code != OpCode::Scan) || !s.axes.empty()) continue;
       switch (loop::reduce_row(op.reduce).alone) {
         case loop::ReduceAlone::Itself: same[op.result.index] = op.args[0]; break;
         case loop::ReduceAlone::Zero:
@@ -120,7 +120,8 @@ void drop_trivial_reductions(Nest& n) {
         }
       }
     }
-    if (s.axes.empty()) std::erase_if(s.ops, [](const LoopOp& op) { return op.code == OpCode::Reduce; });
+    if (s.axes.empty())
+      std::erase_if(s.ops, [](const LoopOp& op) { return op.code == OpCode::Reduce || op.code == OpCode::Scan; });
   }
 }
 

@@ -453,7 +453,7 @@ bool split(Program& p, const Nest& n, const Target& target, bool open, std::vect
   const Stage& body = n.stages[0];
   std::vector<const LoopOp*> reductions;
   for (const LoopOp& op : body.ops) {
-    if (op.code == OpCode::Store) return false;
+    if (op.code == OpCode::Store || op.code == OpCode::Scan) return false;
     if (op.code != OpCode::Reduce) continue;
     if (!has_parts(op)) return false;
     reductions.push_back(&op);

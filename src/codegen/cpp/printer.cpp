@@ -217,7 +217,9 @@ void Printer::print_axes(const Stage& stage, size_t k) {
 
 void Printer::print_ops(const Stage& stage) {
   for (const LoopOp& op : stage.ops) {
-    if (op.code != OpCode::Reduce)
+    if (op.code == OpCode::Scan && !stage.axes.empty())
+      print_scan(op);
+    else if (op.code != OpCode::Reduce && op.code != OpCode::Scan)
       print_op(op);
     else if (stage.axes.empty())
       reduce_nothing(op);
@@ -236,6 +238,7 @@ std::string way_of(ReduceKind kind, DType dtype) {
     case ReduceKind::Prod: return choice ? "AllOf" : "Product";
     case ReduceKind::Max: return choice ? "AnyOf" : "Largest";
     case ReduceKind::Min: return choice ? "AllOf" : "Smallest";
+    case ReduceKind::LogAdd: return "LogSum";
     case ReduceKind::Any: return "AnyOf";
     case ReduceKind::All: return "AllOf";
     default: throw InternalError("no such reduction of one value");
@@ -250,6 +253,12 @@ void Printer::open_reductions(const Stage& stage) {
   accumulators_.clear();
   std::string lanes = shape_.outer ? "decltype(lanes)::count" : str(shape_.group);
   for (const LoopOp& op : stage.ops) {
+    if (op.code == OpCode::Scan) {
+      std::string& name = accumulators_[&op] = fresh("running_" + std::string(loop::reduce_row(op.reduce).name));
+      const std::string of = way_of(op.reduce, op.dtype) + ", " + register_type(op.dtype);
+      line(shape_.outer ? "Running<" + of + ", " + lanes + "> " + name + ";" : "RunningRow<" + of + "> " + name + ";");
+      continue;
+    }
     if (op.code != OpCode::Reduce) continue;
     std::string& name = accumulators_[&op];
     for (const LoopOp& other : stage.ops) {  // the pair of moments, and a maximum that exponents have
@@ -270,6 +279,12 @@ void Printer::open_reductions(const Stage& stage) {
                                                 : "Reduction<" + way_of(op.reduce, op.dtype) + ", ";
     line(what + type + ", " + lanes + "> " + name + ";");
   }
+}
+
+void Printer::print_scan(const LoopOp& op) {
+  const Val& v = values_[op.args[0].index];
+  set(op, accumulators_.at(&op) + ".next(spread(" + lanes_ + ", " + cast(v, op.dtype) + "))",
+      shape_.outer || vector_.has_value());
 }
 
 void Printer::update_reduction(const LoopOp& op) {

@@ -61,6 +61,7 @@ class Printer {
   void print_ops(const loop::Stage& stage);
   void open_reductions(const loop::Stage& stage);
   void update_reduction(const LoopOp& op);
+  void print_scan(const LoopOp& op);
   void close_reductions(const loop::Stage& stage);
   void reduce_nothing(const LoopOp& op);
   std::string grain();

@@ -13,10 +13,14 @@ using loop::OpCode;
 void Emitter::run_ops(const loop::Stage& stage, Values* carried) {
   size_t reductions = 0;
   for (const LoopOp& op : stage.ops) {
-    if (op.code != OpCode::Reduce) {
+    if (op.code != OpCode::Reduce && op.code != OpCode::Scan) {
       emit_op(op);
     } else if (carried) {
-      update_reduction(accumulators_[reductions++], value(op.args[0]), *carried);
+      const Accumulator& a = accumulators_[reductions++];
+      if (op.code == OpCode::Scan)
+        value(op.result) = update_scan(a, value(op.args[0]), *carried);
+      else
+        update_reduction(a, value(op.args[0]), *carried);
     } else {
       // Over no axis: the value itself.
       Lanes x = value(op.args[0]);

@@ -66,7 +66,7 @@ class Emitter {
     int columns = 1;
     bool anywhere = false;  // iv may be no multiple of the width
   };
-  struct Accumulator {  // of one Reduce op
+  struct Accumulator {  // of one Reduce or Scan
     const LoopOp* op = nullptr;
     size_t first = 0;           // into the carried values
     int copies = 1, parts = 1;  // parts: values per copy
@@ -132,7 +132,9 @@ class Emitter {
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);
-  void update_reduction(Accumulator& a, const Lanes& x, Values& carried);
+  void update_reduction(const Accumulator& a, const Lanes& x, Values& carried);
+  Lanes update_scan(const Accumulator& a, const Lanes& x, Values& carried);
+  Value* scan_lanes(const Accumulator& a, Value* v);
   void update_welford(const Accumulator& a, Lanes x, Values& carried);
   void update_exp_sum(const Accumulator& a, Lanes x, Values& carried);
   void finish_reductions(const loop::Stage& stage, const Values& carried);

@@ -29,11 +29,12 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
   accumulators_.clear();
   Values carried;
   for (const LoopOp& op : stage.ops) {
-    if (op.code != loop::OpCode::Reduce) continue;
+    if (op.code != loop::OpCode::Reduce && op.code != loop::OpCode::Scan) continue;
     Accumulator a;
     a.op = &op;
     a.operand = loop::dtype_of(nest_, op.args[0]).value_or(DType::F32);
-    a.vec = width_ > 1;
+    const bool scans = op.code == loop::OpCode::Scan;
+    a.vec = width_ > 1 && (outer_vector_ || !scans);
     a.copies = outer_vector_ ? vector_.copies : a.vec ? stage_copies_ : 1;
     a.parts = is_moment(op.reduce) || is_index(op.reduce) ? 2 : 1;
     a.first = carried.size();
@@ -76,7 +77,44 @@ Value* Emitter::flat_index(int copy) {
   return vb_.splat(emit(flat), width_);
 }
 
-void Emitter::update_reduction(Accumulator& a, const Lanes& operand, Values& carried) {
+// Each lane's with those before it, in as many steps as the number of lanes has bits.
+Value* Emitter::scan_lanes(const Accumulator& a, Value* v) {
+  Value* nothing = reduce_identity(a, 0, v->getType());
+  for (int by = 1; by < width_; by *= 2) {
+    llvm::SmallVector<int, 16> take;
+    for (int i = 0; i < width_; ++i) take.push_back(i < by ? i : width_ + i - by);
+    Value* before = B.CreateShuffleVector(nothing, v, take);
+    combine(a, &before, &v);
+    v = before;
+  }
+  return v;
+}
+
+// What the scan's value is at the points in flight. Carried: of an outer vector one value a lane, else what the last
+// point had.
+Lanes Emitter::update_scan(const Accumulator& a, const Lanes& operand, Values& carried) {
+  Lanes x = operand, out;
+  out.dtype = a.op->dtype;
+  out.depth = top();
+  const bool along = vectorised() && !outer_vector_;
+  out.vec = a.vec || along;
+  for (int c = 0; c < (out.vec ? vector_.copies : 1); ++c) {
+    Value* v = emit_cast(vb_, out.vec ? copy_of(x, c) : x.v[0], x.dtype, a.op->dtype);
+    Value*& carry = carried[a.first + static_cast<size_t>(a.vec ? c : 0)];
+    Value* now = carry;
+    if (along) {
+      if (vector_.mask) v = B.CreateSelect(vector_.mask, v, reduce_identity(a, 0, v->getType()));
+      v = scan_lanes(a, v);
+      now = vb_.splat(carry, width_);
+    }
+    combine(a, &now, &v);
+    carry = along ? B.CreateExtractElement(now, static_cast<uint64_t>(width_) - 1) : now;
+    out.v.push_back(now);
+  }
+  return out;
+}
+
+void Emitter::update_reduction(const Accumulator& a, const Lanes& operand, Values& carried) {
   for (const Accumulator& other : accumulators_) {  // parts that are shared are updated once
     if (&other == &a) break;
     if (other.first == a.first) return;
@@ -322,6 +360,7 @@ std::pair<Value*, Value*> Emitter::join_lanes(const Accumulator& a, const Values
 
 void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried) {
   for (const Accumulator& a : accumulators_) {
+    if (a.op->code == loop::OpCode::Scan) continue;
     int part = a.op->reduce == ReduceKind::WelfordM2 || is_index(a.op->reduce) ? 1 : 0;
     Lanes out;
     out.dtype = a.op->dtype;
@@ -375,6 +414,7 @@ void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried)
 }
 
 bool Emitter::runs(const Accumulator& a) const {
+  if (a.op->code == loop::OpCode::Scan) return false;
   return a.op->reduce == ReduceKind::Sum || is_exponent(a.op->reduce) || (is_moment(a.op->reduce) && !a.shared);
 }
 

@@ -33,8 +33,14 @@ class X86Builder final : public CpuBuilder {
   void fence_streams() override { B.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }
 
   bool has_native_scale(Value* p) const override { return scale_id(p); }
-  Value* native_scale(Value* p, Value* n) override {
-    llvm::SmallVector<Value*, 5> args{p, n, p, all_lanes(lanes(p))};
+  Value* native_scale(Value* p, Value* n, Value* gone) override {
+    Value *otherwise = p, *kept = all_lanes(lanes(p));
+    if (gone) {
+      otherwise = llvm::Constant::getNullValue(p->getType());
+      kept = B.CreateBitCast(B.CreateNot(gone), B.getIntNTy(lanes(p)));
+      kept = B.CreateZExt(kept, B.getIntNTy(std::max(8u, lanes(p))));
+    }
+    llvm::SmallVector<Value*, 5> args{p, n, otherwise, kept};
     if (bits_of(p) == 512) args.push_back(B.getInt32(4));  // rounding as MXCSR says
     return B.CreateIntrinsic(scale_id(p), {}, args);
   }

@@ -49,6 +49,14 @@ void reduce_combine(VectorBuilder& b, ReduceKind kind, DType operand, Value** in
     case ReduceKind::All: into[0] = b.B.CreateAnd(x, y); return;
     case ReduceKind::Max: into[0] = emit_max(b, x, y, sign, false); return;
     case ReduceKind::Min: into[0] = emit_max(b, x, y, sign, true); return;
+    case ReduceKind::LogAdd: {
+      // The distance is NaN where both are infinite, or one is NaN: then the larger is the sum.
+      Value *top = emit_max(b, x, y, true, false), *low = emit_max(b, x, y, true, true);
+      Value* below = b.B.CreateFSub(low, top);
+      Value* more = emit_math(b, loop::OpCode::Log1p, emit_math(b, loop::OpCode::Exp, below, nullptr), nullptr);
+      into[0] = b.B.CreateSelect(b.is_nan(below), top, b.B.CreateFAdd(top, more));
+      return;
+    }
     case ReduceKind::ArgMax:
     case ReduceKind::ArgMin: {
       bool max = kind == ReduceKind::ArgMax;

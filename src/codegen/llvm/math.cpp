@@ -25,20 +25,26 @@ Whole whole(VectorBuilder& b, Value* x, double factor, Value* magic) {
 Value* magic(VectorBuilder& b, Value* like, int move) { return b.num(like, 12582912.0 + move); }
 
 // How 2^n is formed without instructions for it: as 2^(n + move), which is a normal number whose exponent are bits of a
-// `Whole`, and 2^-move, with which all is rounded at last.
+// `Whole`, and 2^-move, with which all is rounded at last. `gone`: lanes of which nothing is left (null: not asked).
 struct Move {
-  Value *magic, *last;
+  Value *magic, *last, *gone = nullptr;
 };
 constexpr int kExponent = 127;
 Move by(VectorBuilder& b, Value* like, int move) {
   return {magic(b, like, kExponent + move), b.num(like, std::ldexp(1.0, -move))};
 }
+// The lanes below what has 2^-150 for its power, so that the result is rounded to 0.
+Value* gone_below(VectorBuilder& b, Value* x, double least) {
+  return b.slow_underflow() ? b.B.CreateFCmpOLT(x, b.num(x, least)) : nullptr;
+}
+constexpr double kLeastExp = -103.97208, kLeastExp2 = -150;
 // Of n in [-157, 129] that is above 0 only where x is not negative.
-Move by_sign_of(VectorBuilder& b, Value* x) {
-  if (b.has_native_scale(x)) return {magic(b, x, 0), nullptr};
+Move by_sign_of(VectorBuilder& b, Value* x, double least) {
+  Value* gone = gone_below(b, x, least);
+  if (b.has_native_scale(x)) return {magic(b, x, 0), nullptr, gone};
   Value* below = b.B.CreateICmpSLT(b.bits(x), b.integer(VectorBuilder::like(x, b.i32()), 0));
   const Move down = by(b, x, 32), up = by(b, x, -2);
-  return {b.B.CreateSelect(below, down.magic, up.magic), b.B.CreateSelect(below, down.last, up.last)};
+  return {b.B.CreateSelect(below, down.magic, up.magic), b.B.CreateSelect(below, down.last, up.last), gone};
 }
 Value* exponent_bits(VectorBuilder& b, Value* y) {
   Value* i = b.bits(y);
@@ -48,8 +54,9 @@ Value* power(VectorBuilder& b, const Whole& moved) { return b.unbits(exponent_bi
 
 // p * 2^n for p near 1, rounded once, also where the result is denormal.
 Value* scale(VectorBuilder& b, Value* p, const Whole& w, const Move& move) {
-  if (b.has_native_scale(p)) return b.native_scale(p, w.n);
-  return b.B.CreateFMul(b.B.CreateFMul(p, power(b, w)), move.last);
+  if (b.has_native_scale(p)) return b.native_scale(p, w.n, move.gone);
+  Value* last = move.gone ? b.B.CreateSelect(move.gone, b.num(p, 0.0), move.last) : move.last;
+  return b.B.CreateFMul(b.B.CreateFMul(p, power(b, w)), last);
 }
 
 // exp(r) - 1 for |r| <= ln(2)/2, to 2^-31 of itself.
@@ -78,12 +85,12 @@ Value* exp_moved(VectorBuilder& b, Value* x, const Move& move) {
 
 Value* exp(VectorBuilder& b, Value* x) {
   x = b.at_least(b.num(x, -104.5), b.at_most(b.num(x, 89.0), x));
-  return exp_moved(b, x, by_sign_of(b, x));
+  return exp_moved(b, x, by_sign_of(b, x, kLeastExp));
 }
 
 Value* exp2(VectorBuilder& b, Value* x) {
   x = b.at_least(b.num(x, -151.0), b.at_most(b.num(x, 129.0), x));
-  const Move move = by_sign_of(b, x);
+  const Move move = by_sign_of(b, x, kLeastExp2);
   const Whole w = whole(b, x, 1, move.magic);
   // The product with ln(2) in two parts, as its rounding error is multiplied by the result.
   Value* f = b.B.CreateFSub(x, w.n);
@@ -206,7 +213,9 @@ Value* quotient(VectorBuilder& b, Value* n, Value* d, Value* low) {
 Value* sigmoid(VectorBuilder& b, Value* x) {
   Value* one = b.num(x, 1.0);
   Value* t = b.at_least(b.num(x, -104.5), b.B.CreateFNeg(b.fabs(x)));
-  Value* e = exp_moved(b, t, by(b, x, 32));
+  Move move = by(b, x, 32);
+  move.gone = gone_below(b, t, kLeastExp);
+  Value* e = exp_moved(b, t, move);
   Value* above = b.B.CreateICmpSGE(b.bits(x), b.integer(VectorBuilder::like(x, b.i32()), 0));
   Value* d = b.B.CreateFAdd(e, one);
   Value* low = b.B.CreateFSub(e, b.B.CreateFSub(d, one));

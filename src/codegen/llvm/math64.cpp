@@ -36,7 +36,7 @@ Value* clamp(B64& b, Value* x, double lo, double hi) { return b.at_least(num(b, 
 // exp(x + low) for a small `low`.
 Value* exp_sum(B64& b, Value* x, Value* low) {
   x = clamp(b, x, -750.0, 711.0);
-  const Move move = by_sign_of(b, x);
+  const Move move = by_sign_of(b, x, -745.1332191019412);
   auto [n, r] = reduce_ln2(b, x, move.magic);
   if (low) r = add(b, r, low);
   return scale(b, add(b, exp_tail(b, r), num(b, 1.0)), n, move);
@@ -45,7 +45,7 @@ Value* exp(B64& b, Value* x) { return exp_sum(b, x, nullptr); }
 
 Value* exp2(B64& b, Value* x) {
   Value* c = clamp(b, x, -1080.0, 1025.0);
-  const Move move = by_sign_of(b, c);
+  const Move move = by_sign_of(b, c, -1075.0);
   const Whole n = whole(b, c, 1.0, move.magic);
   Value* f = sub(b, c, n.n);
   Value* r = mul(b, f, num(b, kLn2));

@@ -71,19 +71,22 @@ inline Value* power(B64& b, Value* k) { return b.unbits(b.B.CreateShl(k, b.integ
 
 // How 2^n is formed without instructions for it: as 2^(n + move), a normal number, and 2^-move, with which all is
 // rounded at last. For n in [-1100, 1025] that is above 0 only where `x` is not negative.
+// `gone`: lanes below `least`, of which nothing is left.
 struct Move {
-  Value *magic, *last;
+  Value *magic, *last, *gone;
 };
-inline Move by_sign_of(B64& b, Value* x) {
-  if (b.b.has_native_scale(x)) return {magic(b), nullptr};
+inline Move by_sign_of(B64& b, Value* x, double least) {
+  Value* gone = b.b.slow_underflow() ? b.B.CreateFCmpOLT(x, num(b, least)) : nullptr;
+  if (b.b.has_native_scale(x)) return {magic(b), nullptr, gone};
   Value* below = b.B.CreateICmpSLT(b.bits(x), b.integer(0));
   return {pick(b, below, magic(b, kExponent + 128), magic(b, kExponent - 2)),
-          pick(b, below, num(b, 0x1p-128), num(b, 4.0))};
+          pick(b, below, num(b, 0x1p-128), num(b, 4.0)), gone};
 }
 // p * 2^n for p near 1, rounded once, also where the result is denormal.
 inline Value* scale(B64& b, Value* p, const Whole& w, const Move& move) {
-  if (b.b.has_native_scale(p)) return b.b.native_scale(p, w.n);
-  return mul(b, mul(b, p, power(b, w.k)), move.last);
+  if (b.b.has_native_scale(p)) return b.b.native_scale(p, w.n, move.gone);
+  Value* last = move.gone ? pick(b, move.gone, num(b, 0.0), move.last) : move.last;
+  return mul(b, mul(b, p, power(b, w.k)), last);
 }
 
 Value* sin(B64& b, Value* x);

@@ -84,9 +84,11 @@ class VectorBuilder {
   // What some targets have instructions for; nullptr: this one has none for values of this shape.
   virtual Value* native_max(Value*, Value*, bool /*minimum*/) { return nullptr; }  // of two floats, NaN if either is
   virtual Value* native_reciprocal(Value*) { return nullptr; }                     // to 14 bits
-  // p * 2^n, n integral, rounded once.
+  // p * 2^n, n integral, rounded once; 0 in lanes that are `gone` (null: none is).
   virtual bool has_native_scale(Value* /*p*/) const { return false; }
-  virtual Value* native_scale(Value* /*p*/, Value* /*n*/) { return nullptr; }
+  virtual Value* native_scale(Value* /*p*/, Value* /*n*/, Value* /*gone*/) { return nullptr; }
+  // A result that is no normal number takes a hundred times as long, 0 that it was rounded to as well.
+  virtual bool slow_underflow() const { return true; }
   // A float of a byte as f32 and back (codegen/llvm/float8.h).
   virtual Value* native_from_float8(const Float8&, Value* /*bits*/) { return nullptr; }
   virtual Value* native_to_float8(const Float8&, Value*) { return nullptr; }

@@ -25,6 +25,7 @@ class DeviceBuilder final : public ir::VectorBuilder {
   Value* native_to_float8(const Float8& format, Value* x) override;
   Value* native_max(Value* x, Value* y, bool minimum) override;
   Value* native_exp_below(Value* x) override;
+  bool slow_underflow() const override { return false; }
   Value* frem(Value* x, Value* y) override;
   // Throws Unsupported for a function that is not there.
   Value* call_per_lane(const std::string& name, Type* element, llvm::ArrayRef<Value*> operands) override;

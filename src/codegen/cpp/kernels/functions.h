@@ -124,11 +124,17 @@ template <class L>
 struct Move {
   L magic, last;
 };
+// Below `least` nothing is left: 0 at once, as rounding to it takes a hundred times as long.
+template <class L>
+BRAZE_INLINE L down_by_32(L x, double least) {
+  return x < num(x, least) ? num(x, 0) : num(x, 0x1p-32);
+}
+constexpr double kLeastExp = -103.97208, kLeastExp2 = -150;
 // Of n in [-157, 129] that is above 0 only where x is not negative.
 template <class L>
-BRAZE_INLINE Move<L> by_sign_of(L x) {
+BRAZE_INLINE Move<L> by_sign_of(L x, double least) {
   const auto below = x < num(x, 0);
-  return {below ? magic(x, kExponent + 32) : magic(x, kExponent - 2), below ? num(x, 0x1p-32) : num(x, 4)};
+  return {below ? magic(x, kExponent + 32) : magic(x, kExponent - 2), below ? down_by_32(x, least) : num(x, 4)};
 }
 template <class L>
 BRAZE_INLINE L power(L y) {
@@ -156,12 +162,12 @@ BRAZE_INLINE L exp_moved(L x, Move<L> move) {
 template <class L>
 BRAZE_INLINE L exp_float(L x) {
   x = at_least(num(x, -104.5), at_most(num(x, 89.0), x));
-  return exp_moved(x, by_sign_of(x));
+  return exp_moved(x, by_sign_of(x, kLeastExp));
 }
 template <class L>
 BRAZE_INLINE L exp2_float(L x) {
   const L c = at_least(num(x, -151.0), at_most(num(x, 129.0), x));
-  const auto move = by_sign_of(c);
+  const auto move = by_sign_of(c, kLeastExp2);
   const auto [y, n] = whole(c, 1, move.magic);
   // The product with ln(2) in two parts, as its rounding error is multiplied by the result.
   const L f = c - n, ln2 = num(x, 0.6931471805599453), r = f * ln2, low = fma(f, ln2, -r);
@@ -255,7 +261,7 @@ template <class L>
 BRAZE_INLINE L sigmoid_float(L x) {
   const L one = num(x, 1);
   const L t = at_least(num(x, -104.5), -magnitude(x));
-  const L e = exp_moved(t, Move<L>{magic(x, kExponent + 32), num(x, 0x1p-32)}), q = one / (e + one);
+  const L e = exp_moved(t, Move<L>{magic(x, kExponent + 32), down_by_32(t, kLeastExp)}), q = one / (e + one);
   return q * (x >= num(x, 0) ? one : e);
 }
 // exp(-y), 1 - exp(-y) and 1 + exp(-y) for y in [0, 20], of each of which the last step rounds once.

@@ -72,6 +72,40 @@ struct AllOf {
   }
 };
 
+// log(exp x + exp y). Their distance is NaN where both are infinite, or one is NaN: then the larger is the sum.
+struct LogSum {
+  template <class T>
+  static constexpr T start = least_of<T>();
+  template <class X, class Y>
+  static BRAZE_INLINE auto join(const X& x, const Y& y) {
+    const auto top = max(x, y);
+    const auto below = sub(min(x, y), top);
+    return where(is_nan(below), top, add(top, log1p(exp(below))));
+  }
+};
+
+// What was joined so far, in each lane.
+template <class Way, class T, int N>
+struct Running {
+  Value<T, N> all = spread(Lanes<N>(), Way::template start<T>);
+  BRAZE_INLINE Value<T, N> next(const Value<T, N>& v) { return all = Way::join(all, v); }
+};
+
+// The same along the lanes, one after the other.
+template <class Way, class T>
+struct RunningRow {
+  T all = Way::template start<T>;
+  template <class V>
+  BRAZE_INLINE V next(V v) {
+    if constexpr (lanes_of<V> == 1) {
+      v = all = Way::join(all, v);
+    } else {
+      for (int i = 0; i < lanes_of<V>; ++i) v.part[i / kLanes][i % kLanes] = all = Way::join(all, lane_of(v, i));
+    }
+    return v;
+  }
+};
+
 template <class Way, class T, int N>
 struct Reduction {
   // Long sums of floats in two levels: rounding errors grow with the number of additions to one number.
