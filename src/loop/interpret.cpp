@@ -213,7 +213,9 @@ class Interpreter {
           r.i = is_floating(type(0)) ? compare(op.code, arg(0).f, arg(1).f) : compare(op.code, arg(0).i, arg(1).i);
         } else {
           Scalar b = arity(op.code) > 1 ? arg(1) : Scalar{};
-          if (is_floating(op.dtype))
+          if (op.code == OpCode::Sigmoid)
+            r.f = to_compute(op.dtype, 1 / (1 + to_compute(op.dtype, std::exp(-arg(0).f))));
+          else if (is_floating(op.dtype))
             r.f = to_compute(op.dtype, float_op(op.code, arg(0).f, b.f));
           else
             r.i = wrap(op.dtype, int_op(op.code, op.dtype, arg(0).i, b.i));

@@ -38,6 +38,8 @@ Value* gone_below(VectorBuilder& b, Value* x, double least) {
   return b.slow_underflow() ? b.B.CreateFCmpOLT(x, b.num(x, least)) : nullptr;
 }
 constexpr double kLeastExp = -103.97208, kLeastExp2 = -150;
+// Below, 1 + exp(-x) is infinite, and eager's sigmoid 0.
+constexpr double kLeastSigmoid = -88.722839;
 // Of n in [-157, 129] that is above 0 only where x is not negative.
 Move by_sign_of(VectorBuilder& b, Value* x, double least) {
   Value* gone = gone_below(b, x, least);
@@ -214,7 +216,7 @@ Value* sigmoid(VectorBuilder& b, Value* x) {
   Value* one = b.num(x, 1.0);
   Value* t = b.at_least(b.num(x, -104.5), b.B.CreateFNeg(b.fabs(x)));
   Move move = by(b, x, 32);
-  move.gone = gone_below(b, t, kLeastExp);
+  move.gone = gone_below(b, t, kLeastSigmoid);
   Value* e = exp_moved(b, t, move);
   Value* above = b.B.CreateICmpSGE(b.bits(x), b.integer(VectorBuilder::like(x, b.i32()), 0));
   Value* d = b.B.CreateFAdd(e, one);

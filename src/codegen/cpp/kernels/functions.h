@@ -130,6 +130,8 @@ BRAZE_INLINE L down_by_32(L x, double least) {
   return x < num(x, least) ? num(x, 0) : num(x, 0x1p-32);
 }
 constexpr double kLeastExp = -103.97208, kLeastExp2 = -150;
+// Below, 1 + exp(-x) is infinite, and eager's sigmoid 0.
+constexpr double kLeastSigmoid = -88.722839;
 // Of n in [-157, 129] that is above 0 only where x is not negative.
 template <class L>
 BRAZE_INLINE Move<L> by_sign_of(L x, double least) {
@@ -261,7 +263,7 @@ template <class L>
 BRAZE_INLINE L sigmoid_float(L x) {
   const L one = num(x, 1);
   const L t = at_least(num(x, -104.5), -magnitude(x));
-  const L e = exp_moved(t, Move<L>{magic(x, kExponent + 32), down_by_32(t, kLeastExp)}), q = one / (e + one);
+  const L e = exp_moved(t, Move<L>{magic(x, kExponent + 32), down_by_32(t, kLeastSigmoid)}), q = one / (e + one);
   return q * (x >= num(x, 0) ? one : e);
 }
 // exp(-y), 1 - exp(-y) and 1 + exp(-y) for y in [0, 20], of each of which the last step rounds once.
