@@ -32,8 +32,13 @@ bool fits(const Graph& g, const Targets& targets, const Node& n, bool packed) {
   const TensorType& y = g.type(n.outputs[0]);
   auto* transposed = std::get_if<bool>(&n.args[6]);
   auto* groups = std::get_if<Expr>(&n.args[8]);
+  const Target& target = targets.of(y.device);
+  // What a CPU multiplies in half types its library takes and gives in this layout, others it lays out anew around
+  // each.
+  const bool halves =
+      (y.dtype == DType::BF16 && !target.slow_bf16_products) || (y.dtype == DType::F16 && !target.slow_f16_products);
   const bool prefers =
-      targets.of(y.device).prefers_channels_last ||
+      target.prefers_channels_last || (halves && y.device.type == DeviceType::CPU) ||
       (packed && y.device.type == DeviceType::CPU && (is_elementwise(g, n) || graph::is_depthwise(g, n, targets)));
   return prefers && y.dim() == 4 && y.dtype != DType::F64 && transposed && !*transposed && groups &&
          (g.arena().is_const(*groups, 1) || graph::is_depthwise(g, n, targets));
