@@ -15,7 +15,8 @@ struct Scanner {
   Val operator()(ReduceKind kind, Val v) const { return alone ? v : Val{&body, body.scan(kind, v.id)}; }
 };
 
-// As eager's kernels: sums and products of float32 are taken in float64.
+// As eager's kernels, sums and products of float32 are taken in float64; so are sums of exponentials, whose gradients
+// take what was lost for small terms.
 Val total(const Scanner& scan, ReduceKind kind, Val x) {
   return scan(kind, x.dtype() == DType::F32 ? x.to(DType::F64) : x);
 }
@@ -50,6 +51,9 @@ bool takes_scan(const graph::Graph& g, const graph::Node& node) {
   }
   const TensorType& x = g.type(tensor(node, 0));
   const bool floats = node.op != Op::logcumsumexp || is_floating(x.dtype);
+  const bool extremes = node.op == Op::cummax || node.op == Op::cummin;
+  for (graph::ValueId v : node.outputs)  // of bool eager has no sums
+    if (!extremes && v.valid() && g.type(v).dtype == DType::Bool) return false;
   return x.device.type == DeviceType::CPU && floats && scanned(g, node).has_value();
 }
 
@@ -85,7 +89,7 @@ bool lower_scan(Lowering& low, graph::NodeId n) {
   switch (node.op) {
     case Op::cumsum: values = {total(scan, ReduceKind::Sum, x.to(out))}; break;
     case Op::cumprod: values = {total(scan, ReduceKind::Prod, x.to(out))}; break;
-    case Op::logcumsumexp: values = {scan(ReduceKind::LogAdd, x.to(out))}; break;
+    case Op::logcumsumexp: values = {total(scan, ReduceKind::LogAdd, x.to(out))}; break;
     case Op::cummax: values = extreme_so_far(scan, ReduceKind::Max, x, place); break;
     default: values = extreme_so_far(scan, ReduceKind::Min, x, place); break;
   }

@@ -147,21 +147,20 @@ class AttentionWriter {
         v = b_.cast(v, wide);
       } else {
         const Device device = b_.type(v).device;
-        ValueId none = b_.full({}, 0.0, wide, device), low = b_.full({}, lowest(m.low, dtype), wide, device);
+        if (dtype == DType::F16 && std::isfinite(m.low)) throw NoRule{};  // it has no such number
+        ValueId none = b_.full({}, 0.0, wide, device), low = b_.full({}, m.low, wide, device);
         v = m.kind == Attention::Mask::Kind::Forbid ? b_.where(v, low, none) : b_.where(v, none, low);
       }
       sum = sum.valid() ? b_.add(sum, v) : v;
     }
-    return sum.valid() ? b_.cast(sum, dtype) : sum;
+    if (!sum.valid()) return sum;
+    // A GPU's kernels work with powers of 2: the lowest number times log2(e) were -inf, and a query that has it for
+    // each key without one. Any number is as good that no score adds to.
+    constexpr double kLow = -1e30;
+    if (dtype == DType::BF16)
+      sum = b_.where(b_.call(Op::eq_Scalar, {sum, -kInfinity}), sum, b_.call(Op::clamp_min, {sum, kLow}));
+    return b_.cast(sum, dtype);
   }
-  // As a finite number that the dtype has.
-  static double lowest(double low, DType dtype) {
-    constexpr double kLowestOfBF16 = -3.3895313892515355e38;
-    if (std::isinf(low)) return low;
-    if (dtype == DType::F16) throw NoRule{};
-    return dtype == DType::BF16 ? std::max(low, kLowestOfBF16) : low;
-  }
-
   ValueId in_four_of_scores(const Attention::Mask& m) {
     ValueId v = r_.map(m.value);
     std::vector<Expr> sizes = b_.type(v).sizes;

@@ -46,13 +46,14 @@ class Definitions {
 };
 
 // Whether two values are computed alike where the second nest's variables are replaced as `to` says. What reads through
-// an index that is data, or another reduction, is not looked into.
+// an index that is data, or another reduction or scan, is not looked into.
 bool alike(sym::ExprArena& arena, const Definitions& in_a, ValId a, const Definitions& in_b, ValId b,
            const Substitution& to) {
   const LoopOp *x = in_a(a), *y = in_b(b);
   if (!x || !y || x->code != y->code || x->dtype != y->dtype) return false;
   switch (x->code) {
     case OpCode::Reduce:
+    case OpCode::Scan:
     case OpCode::Indirect: return false;
     case OpCode::Const: return x->integer == y->integer;
     case OpCode::Load:
