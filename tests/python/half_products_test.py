@@ -126,7 +126,9 @@ def test_training(layout, dtype):
     got = gradients(braze.compile(model, fullgraph=True), model, x)
     for g, w, e in zip(got, want, exact, strict=True):
         scale = e.abs().max().item()
-        assert (g - e).abs().max().item() <= 2 * (w - e).abs().max().item() + 8 * STEP[dtype] * scale
+        # A gradient that is nothing, as of what is added to all keys: noise, here and in eager.
+        times = 2 if scale > 1e-12 else 8
+        assert (g - e).abs().max().item() <= times * (w - e).abs().max().item() + 8 * STEP[dtype] * scale
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
