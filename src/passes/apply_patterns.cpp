@@ -8,7 +8,7 @@
 namespace braze::passes {
 namespace {
 
-enum class PatternIf : uint8_t { Always, Integral, Exact };
+enum class PatternIf : uint8_t { Always, Signed, Integral, Exact };
 
 struct PatternRow {
   std::string_view from, to;
@@ -53,6 +53,7 @@ bool is_met(const Graph& g, const Rewriting& p, const Node& n, const Bindings& n
   const TensorType& out = g.type(n.outputs[0]);
   switch (p.asks) {
     case PatternIf::Always: return true;
+    case PatternIf::Signed: return out.dtype != DType::U8;
     case PatternIf::Integral: return !is_floating(out.dtype) && !is_complex(out.dtype);
     case PatternIf::Exact: {
       const TensorType& x = g.type(names.tensor("x"));

@@ -207,7 +207,8 @@ std::optional<Factor> scaled_from(const Graph& g, ValueId v) {
     const Matcher matcher(g, [&](std::string_view, ValueId at) { return from = at, true; });
     if (!matcher.matches(form.term, g.node(made), names, below)) continue;
     const double by = form.effect == Effect::Cast ? 1 : *known_number(g, *names.find("by"));
-    return Factor{from, form.effect == Effect::Divide ? 1 / by : by};
+    const double scale = form.effect == Effect::Divide ? 1 / by : by;
+    if (std::isfinite(scale)) return Factor{from, scale};
   }
   return std::nullopt;
 }

@@ -84,7 +84,10 @@ class AttentionWriter {
       const auto factor = is_factor ? scaled_from(b_.from, at) : std::nullopt;
       if (factor && !holds_all_of(b_.from.type(at).dtype, b_.from.type(factor->value).dtype)) break;
       if (factor) scale *= factor->scale;
-      const ValueId from = turned && !factor ? turned_from(b_.from, at) : ValueId();
+      // Of the matrices themselves: what turns others over mixes their rows.
+      const std::vector<Expr>& s = b_.from.type(at).sizes;
+      const bool matrices = s.size() > 2 && s[s.size() - 2] == sizes[3] && s.back() == sizes[2];
+      const ValueId from = turned && matrices && !factor ? turned_from(b_.from, at) : ValueId();
       if (from.valid()) turned = false;
       at = factor ? factor->value : from.valid() ? from : seen_by(b_.from, at);
     }
