@@ -27,7 +27,7 @@ std::vector<Val> extreme_so_far(const Scanner& scan, ReduceKind kind, Val x, Val
   const Val best = scan(kind, x);
   Val met = x == best;
   if (x.floating()) met = met + isnan(x);
-  return {best, scan(ReduceKind::Max, where(met, place, place.same(0)))};
+  return {best, scan(ReduceKind::Max, where(met, place, place.same(0))).to(DType::I64)};
 }
 
 std::optional<size_t> scanned(const graph::Graph& g, const graph::Node& node) {
@@ -84,7 +84,9 @@ bool lower_scan(Lowering& low, graph::NodeId n) {
   const Scanner scan{body, inner.empty()};
   body.begin_stage(std::move(inner));
   const DType out = compute_dtype(low.source.type(node.outputs[0].valid() ? node.outputs[0] : operand).dtype);
-  const Val x{&body, low.emit(body, operand, index)}, place{&body, body.index(along, DType::I64)};
+  // Not every CPU compares 64 bits in vectors.
+  const DType narrow = low.arena.range(from[d]).hi < INT32_MAX ? DType::I32 : DType::I64;
+  const Val x{&body, low.emit(body, operand, index)}, place{&body, body.index(along, narrow)};
   std::vector<Val> values;
   switch (node.op) {
     case Op::cumsum: values = {total(scan, ReduceKind::Sum, x.to(out))}; break;
