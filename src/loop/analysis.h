@@ -9,6 +9,9 @@
 
 namespace braze::loop {
 
+// Of several points of its stage: what it gives at one is not known from that point alone.
+constexpr bool accumulates(OpCode code) { return code == OpCode::Reduce || code == OpCode::Scan; }
+
 struct Access {
   BufferId buffer;
   uint32_t stage = 0, op = 0;  // position in the nest

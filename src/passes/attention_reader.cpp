@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/check.h"
 #include "passes/term.h"
 
 namespace braze::passes {

@@ -5,9 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "base/check.h"
 #include "passes/attention_reader.h"
-#include "passes/term.h"
 
 namespace braze::passes {
 namespace {

@@ -90,8 +90,7 @@ class Checks {
                  [&](const Stage& s) {
                    return std::ranges::any_of(s.ops, [&](const LoopOp& op) {
                      bool by_index = op.code == OpCode::Load || op.code == OpCode::Index;
-                     return op.code == OpCode::Reduce || op.code == OpCode::Scan ||
-                            (by_index && p_.arena->contains(op.index, a.var)) ||
+                     return loop::accumulates(op.code) || (by_index && p_.arena->contains(op.index, a.var)) ||
                             (op.code == OpCode::Indirect && p_.arena->contains(op.bound, a.var));
                    });
                  });

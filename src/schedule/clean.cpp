@@ -111,7 +111,7 @@ OpKey key_of(const LoopOp& op) {
     k.index = op.bound.id;
     k.bits = static_cast<int64_t>(op.check.fault) << 16 | op.check.dim << 1 | op.check.wrap;
   }
-  if (op.code != OpCode::Reduce && op.code != OpCode::Scan) k.reduce = {};
+  if (!loop::accumulates(op.code)) k.reduce = {};
   return k;
 }
 
@@ -176,8 +176,7 @@ class Simplifier {
         const Table::value_type* hit = nullptr;
         if (auto it = here.find(k); it != here.end())
           hit = &*it;
-        else if (auto jt = everywhere.find(k);
-                 jt != everywhere.end() && op.code != OpCode::Reduce && op.code != OpCode::Scan)
+        else if (auto jt = everywhere.find(k); jt != everywhere.end() && !loop::accumulates(op.code))
           hit = &*jt;
         if (!hit) {
           table.emplace(k, op.result);
@@ -375,7 +374,7 @@ void hoist(sym::ExprArena& arena, Nest& n) {
     bool worth = false;
     for (size_t i = 0; i < s.ops.size(); ++i) {
       const LoopOp& op = s.ops[i];
-      bool invariant = op.code != OpCode::Store && op.code != OpCode::Reduce && op.code != OpCode::Scan;
+      bool invariant = op.code != OpCode::Store && !loop::accumulates(op.code);
       for (int k = 0; k < arity(op.code) && invariant; ++k) invariant = outside[op.args[static_cast<size_t>(k)].index];
       if (invariant && has_index(op)) {
         symbols.clear();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "loop/analysis.h"
 #include "schedule/index.h"
 
 namespace braze::schedule {
@@ -98,7 +99,7 @@ void drop_trivial_reductions(Nest& n) {
       LoopOp& op = s.ops[i];
       for (ValId& v : op.args)
         if (v.valid()) v = same[v.index];
-      if ((op.code != OpCode::Reduce && op.code != OpCode::Scan) || !s.axes.empty()) continue;
+      if (!loop::accumulates(op.code) || !s.axes.empty()) continue;
       switch (loop::reduce_row(op.reduce).alone) {
         case loop::ReduceAlone::Itself: same[op.result.index] = op.args[0]; break;
         case loop::ReduceAlone::Zero:
@@ -120,8 +121,7 @@ void drop_trivial_reductions(Nest& n) {
         }
       }
     }
-    if (s.axes.empty())
-      std::erase_if(s.ops, [](const LoopOp& op) { return op.code == OpCode::Reduce || op.code == OpCode::Scan; });
+    if (s.axes.empty()) std::erase_if(s.ops, [](const LoopOp& op) { return loop::accumulates(op.code); });
   }
 }
 

@@ -39,8 +39,7 @@ class Numbering {
 
   // 0: a value of its own.
   uint32_t operator()(const LoopOp& op) {
-    bool pure =
-        op.code != OpCode::Reduce && op.code != OpCode::Scan && op.code != OpCode::Store && op.code != OpCode::Indirect;
+    bool pure = !loop::accumulates(op.code) && op.code != OpCode::Store && op.code != OpCode::Indirect;
     if (op.code == OpCode::Load) pure = std::find(written_.begin(), written_.end(), op.buffer) == written_.end();
     if (!pure) {
       if (op.result.valid()) number_[op.result.index] = next_++;

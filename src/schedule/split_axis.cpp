@@ -243,7 +243,7 @@ void split_axis(loop::Program& p, Nest& n) {
   const int64_t points = estimate(arena, volume(arena, n.outer));
   if (points > kSerial && points / *extent < kRowsOfThreads) return;
   for (const LoopOp& op : n.stages[0].ops) {
-    if (op.code == OpCode::Reduce || op.code == OpCode::Scan || op.code == OpCode::Indirect || op.atomic_add) return;
+    if (loop::accumulates(op.code) || op.code == OpCode::Indirect || op.atomic_add) return;
     if (op.code != OpCode::Store) continue;
     auto f = arena.affine_in(op.index, last.var);
     if (!f || !arena.is_const(f->coefficient, 1)) return;

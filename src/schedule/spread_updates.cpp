@@ -16,7 +16,7 @@ bool is_update(const loop::Program& p, const loop::Nest& nest) {
   if (nest.stages.size() != 1 || nest.stages[0].axes.empty()) return false;
   bool updates = false;
   for (const LoopOp& op : nest.stages[0].ops) {
-    if (op.code == OpCode::Reduce || op.code == OpCode::Scan) return false;
+    if (loop::accumulates(op.code)) return false;
     if (op.code == OpCode::Store) updates = updates || op.atomic_add || loop::is_indirect(*p.arena, op.index);
   }
   if (!updates) return false;

@@ -219,7 +219,7 @@ void Printer::print_ops(const Stage& stage) {
   for (const LoopOp& op : stage.ops) {
     if (op.code == OpCode::Scan && !stage.axes.empty())
       print_scan(op);
-    else if (op.code != OpCode::Reduce && op.code != OpCode::Scan)
+    else if (!loop::accumulates(op.code))
       print_op(op);
     else if (stage.axes.empty())
       reduce_nothing(op);

@@ -13,7 +13,7 @@ using loop::OpCode;
 void Emitter::run_ops(const loop::Stage& stage, Values* carried) {
   size_t reductions = 0;
   for (const LoopOp& op : stage.ops) {
-    if (op.code != OpCode::Reduce && op.code != OpCode::Scan) {
+    if (!loop::accumulates(op.code)) {
       emit_op(op);
     } else if (carried) {
       const Accumulator& a = accumulators_[reductions++];

@@ -29,7 +29,7 @@ Emitter::Values Emitter::begin_reductions(const loop::Stage& stage) {
   accumulators_.clear();
   Values carried;
   for (const LoopOp& op : stage.ops) {
-    if (op.code != loop::OpCode::Reduce && op.code != loop::OpCode::Scan) continue;
+    if (!loop::accumulates(op.code)) continue;
     Accumulator a;
     a.op = &op;
     a.operand = loop::dtype_of(nest_, op.args[0]).value_or(DType::F32);
