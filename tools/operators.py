@@ -76,6 +76,7 @@ def rules():
         ("src/lower/scan.cpp", "bool takes_scan", "bool lower_scan"),
         ("src/lower/index.cpp", "ElementRule index_rule", "bool takes_index"),
         ("src/lower/window.cpp", "ElementRule window_rule", "bool takes_window"),
+        ("src/lower/sample.cpp", "ElementRule sample_rule", "bool takes_sample"),
         ("src/lower/scatter.cpp", "bool lower_scatter", None),
         ("src/lower/window_backward.cpp", "BackwardRule backward_rule", None),
         ("src/lower/write.cpp", "bool lower_writes", None),

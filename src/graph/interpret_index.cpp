@@ -1,4 +1,6 @@
 // Gathers, scatters and joins. Of a place that is written several times without a sum the last one counts.
+#include <algorithm>
+
 #include "base/check.h"
 #include "graph/interpret_rules.h"
 
@@ -18,6 +20,28 @@ void embedding(HostCall& c) {
     double row = at(rows, Dims(index.begin(), index.end() - 1));
     return at(w, {in_range(row, w.sizes[0]), index.back()});
   });
+}
+
+// (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding row):
+// of sums and means the bags alone.
+void embedding_bag(HostCall& c) {
+  const HostTensor &w = c.tensor(0), &rows = c.tensor(1), &offsets = c.tensor(2);
+  const bool mean = c.number(4) == 1;
+  c.each([&](const Dims& index) {
+    const int64_t bag = index[0], bags = offsets.sizes[0];
+    const auto from = static_cast<int64_t>(at(offsets, {bag}));
+    const int64_t to = bag + 1 < bags ? static_cast<int64_t>(at(offsets, {bag + 1})) : rows.sizes[0];
+    double sum = 0;
+    int64_t counted = 0;
+    for (int64_t i = from; i < to; ++i) {
+      const double row = at(rows, {i});
+      if (row == c.number(8)) continue;
+      ++counted;
+      sum += at(w, {in_range(row, w.sizes[0]), index[1]}) * (c.has(6) ? at(c.tensor(6), {i}) : 1.0);
+    }
+    return mean ? sum / static_cast<double>(std::max<int64_t>(counted, 1)) : sum;
+  });
+  for (size_t k = 1; k < 4; ++k) c.leave_undefined(k);
 }
 
 // (grad, indices, rows, padding row, scaled by how often a row is read)
@@ -246,6 +270,8 @@ Rule index_rule(std::string_view name) {
 Rule index_rule(Op op) {
   switch (op) {
     case Op::embedding: return embedding;
+    case Op::_embedding_bag:
+    case Op::_embedding_bag_forward_only: return embedding_bag;
     case Op::embedding_dense_backward: return embedding_backward;
     case Op::constant_pad_nd: return pad;
     case Op::gather: return gather;

@@ -1,5 +1,6 @@
 #include "launch/compiled_graph.h"
 
+#include <algorithm>
 #include <atomic>
 #include <unordered_map>
 
@@ -18,6 +19,7 @@
 #include "launch/gil.h"
 #include "launch/internal_failure.h"
 #include "launch/profile.h"
+#include "launch/read_inputs.h"
 #include "launch/tuned_product.h"
 #include "launch/written_inputs.h"
 #include "runtime/cuda/driver.h"
@@ -67,11 +69,6 @@ struct RunFrame : TorchFrame {
   std::vector<WrappedView> writebacks;
 };
 
-struct KernelRange : runtime::HostRange {
-  explicit KernelRange(const std::string& name) : range(name) {}
-  ProfilerRange range;
-};
-
 class TorchHost : public runtime::Host {
  public:
   TorchHost(const runtime::Program& program, const std::vector<PyObject*>& constants,
@@ -82,6 +79,12 @@ class TorchHost : public runtime::Host {
     for (auto& c : calls_)
       if (c) c->forget_packed();
   }
+  void keep_packed() {
+    for (auto& c : calls_)
+      if (c) c->keep_packed();
+  }
+  // Of the call that this step of the plan is.
+  bool reads(size_t step, size_t argument) const { return !calls_[step] || calls_[step]->reads(argument); }
 
   void* allocate(runtime::Frame& frame, uint32_t buffer) override {
     size_t bytes = frame.bytes(buffer);
@@ -205,6 +208,10 @@ class CompiledGraph::Impl {
 
   const plan::Plan& plan() const { return program_->plan(); }
   void forget_packed() { host_->forget_packed(); }
+  void keep_packed() { host_->keep_packed(); }
+  std::vector<bool> reads_in_memory() const {
+    return launch::reads_in_memory(plan(), inputs_, [this](size_t step, size_t k) { return host_->reads(step, k); });
+  }
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_.size(); }
 
@@ -451,11 +458,8 @@ class CompiledGraph::Impl {
 
   static void* stand_in_for_input(const runtime::Frame& frame, RunFrame& rf, size_t input) {
     const at::Tensor& t = *rf.inputs[input];
-    const std::vector<plan::Buffer>& buffers = frame.program().plan().buffers;
-    auto it = std::find_if(buffers.begin(), buffers.end(),
-                           [&](const plan::Buffer& b) { return b.where == plan::Where::Input && b.index == input; });
-    if (it == buffers.end()) return nullptr;  // nothing reads it
-    return stand_in(rf.stand_ins[static_cast<uint32_t>(it - buffers.begin())], t.sizes(), t.strides(), t.options());
+    const auto buffer = buffer_of(frame.program().plan(), input);
+    return buffer ? stand_in(rf.stand_ins[*buffer], t.sizes(), t.strides(), t.options()) : nullptr;
   }
 
   void replace(RunFrame& rf, uint32_t input, at::Tensor by) const {
@@ -586,6 +590,8 @@ CompiledGraph::CompiledGraph(const graph::Graph& graph, driver::Artefact& made,
 CompiledGraph::~CompiledGraph() = default;
 void CompiledGraph::run(Call& call) const { impl_->run(call); }
 void CompiledGraph::forget_packed() { impl_->forget_packed(); }
+void CompiledGraph::keep_packed() { impl_->keep_packed(); }
+std::vector<bool> CompiledGraph::reads_in_memory() const { return impl_->reads_in_memory(); }
 size_t CompiledGraph::inputs() const { return impl_->inputs(); }
 size_t CompiledGraph::outputs() const { return impl_->outputs(); }
 const plan::Plan& CompiledGraph::plan() const { return impl_->plan(); }

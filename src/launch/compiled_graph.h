@@ -73,6 +73,10 @@ class CompiledGraph {
 
   // What was packed of frozen inputs is made anew by the next call.
   void forget_packed();
+  // What is packed stays until it is forgotten, wherever the inputs are then.
+  void keep_packed();
+  // Per input: whether calls read it in memory, besides what is packed.
+  std::vector<bool> reads_in_memory() const;
 
   size_t inputs() const;
   size_t outputs() const;

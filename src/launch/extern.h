@@ -84,6 +84,9 @@ class ExternCall {
   virtual ~ExternCall() = default;
   virtual void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const = 0;
   virtual void forget_packed() {}
+  virtual void keep_packed() {}
+  // Whether it reads argument i in memory: not where that is packed.
+  virtual bool reads(size_t i) const { return true; }
 };
 
 // Per step of the plan the call that it makes, nullptr of the others. `constants`: what OpaqueArg indexes. `frozen`: as

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "graph/packed_weight.h"
 #include "graph/written.h"
 #include "launch/extern.h"
 #include "launch/packed_weight.h"
@@ -290,6 +291,10 @@ class BoxedCall : public ExternCall {
   void forget_packed() override {
     if (packed_) packed_->forget();
   }
+  void keep_packed() override {
+    if (packed_) packed_->keep();
+  }
+  bool reads(size_t i) const override { return !packed_ || i != graph::kPackedWeight; }
 
  private:
   struct Output {

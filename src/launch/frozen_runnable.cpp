@@ -27,7 +27,9 @@ class Seen {
   }
 
  private:
-  static const void* data_of(const at::Tensor& t) { return t.has_storage() ? t.storage().data() : nullptr; }
+  static const void* data_of(const at::Tensor& t) {
+    return t.has_storage() && t.storage().nbytes() ? t.storage().data() : nullptr;
+  }
   c10::weak_intrusive_ptr<c10::TensorImpl> tensor_;
   const void* data_;
   int64_t version_;
@@ -35,7 +37,7 @@ class Seen {
 
 class FrozenRunnable : public Runnable {
  public:
-  FrozenRunnable(driver::Frozen frozen, Captured captured, const driver::Dumps& dumps, bool cuda_graphs)
+  FrozenRunnable(driver::Frozen frozen, Captured captured, const driver::Dumps& dumps, const Options& options)
       : given_(inputs_without_constants(captured.graph)),
         views_(std::move(captured.views)),
         lazy_(std::move(captured.lazy)),
@@ -57,6 +59,9 @@ class FrozenRunnable : public Runnable {
       made_ = std::make_unique<CompiledGraph>(frozen.made, frozen.making, constants_, Aliases::Fresh);
     for (const graph::Value& v : frozen.made.values())
       if (v.type.device.type != DeviceType::CPU) device_ = v.type.device;
+    const bool cuda_graphs = options.cuda_graphs;
+    // Graphs are recorded on the memory that they read; whoever times calls in both ways reads all.
+    discards_ = options.freezing_discard_parameters && !cuda_graphs && !options.guard_speed;
     if (cuda_graphs) replayed_ = std::make_unique<ReplayedGraph>(*rest_, placements(frozen.rest), rest_->outputs());
   }
 
@@ -71,10 +76,17 @@ class FrozenRunnable : public Runnable {
       if (!call.inputs[i]) call.inputs[i] = constant;
     std::shared_ptr<const Values> values = current(call);
     for (const at::Tensor& t : values->made) call.inputs.push_back(&t);
+    Running running(running_);
+    const bool discards = discards_ && values->stand_ins.empty();
+    const auto given = discards ? call.inputs : Inputs();
+    for (size_t i = 0; i < values->stand_ins.size(); ++i)
+      if (values->stand_ins[i].defined()) call.inputs[watched_[i]] = &values->stand_ins[i];
     if (replayed_)
       replayed_->run(call);
     else
       rest_->run(call);
+    // Another call may be packing what it reads.
+    if (discards && running_ == 1) discard(given, *values);
     give_results(call, views_, lazy_, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
@@ -91,7 +103,49 @@ class FrozenRunnable : public Runnable {
   struct Values {
     std::vector<Seen> seen;        // of the inputs that are watched
     std::vector<at::Tensor> made;  // of them
+    // Once something was discarded: per input that is watched what is in its place, undefined for those that are there.
+    std::vector<at::Tensor> stand_ins;
   };
+
+  using Inputs = c10::SmallVector<const at::Tensor*, 16>;
+  // Counts calls, under the GIL, which each holds as it begins and ends.
+  struct Running {
+    explicit Running(int& calls) : calls_(calls) { ++calls_; }
+    ~Running() { --calls_; }
+    Running(const Running&) = delete;
+    int& calls_;
+  };
+
+  static bool is_discarded(const at::Tensor& t) { return t.has_storage() && t.numel() && !t.storage().nbytes(); }
+
+  // After a call, which packed what it packs. Memory that others look at, too, stays.
+  void discard(const Inputs& given, const Values& now) {
+    auto fresh = std::make_shared<Values>(now);
+    fresh->seen.clear();
+    const std::vector<bool> reads = rest_->reads_in_memory();
+    for (uint32_t i : watched_) {
+      const at::Tensor& t = *given[i];
+      auto constant = [&](const auto& c) { return c.first == i; };
+      const bool there = reads[i] || std::ranges::any_of(constant_inputs_, constant) || !t.has_storage() ||
+                         t.is_inference() || !t.numel() || t.storage().use_count() != 1;
+      at::Tensor instead;
+      if (!there) {
+        instead = at::empty({}, t.options()).expand(t.sizes());
+        c10::StorageImpl* storage = t.storage().unsafeGetStorageImpl();
+        storage->set_data_ptr_noswap(c10::DataPtr(nullptr, t.device()));
+        storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
+            "freezing_discard_parameters has given back the memory of this parameter or buffer, which braze.compile's "
+            "calls no longer read: load its values anew (load_state_dict(..., assign=True)), or compile without that "
+            "option");
+        storage->set_nbytes(0);
+      }
+      fresh->stand_ins.push_back(std::move(instead));
+      fresh->seen.emplace_back(t);
+    }
+    rest_->keep_packed();
+    std::lock_guard lock(mutex_);
+    values_ = fresh;
+  }
 
   // Under the GIL, which the program that makes the values does not give up for them: two calls may make them, the
   // second one's stay.
@@ -105,6 +159,11 @@ class FrozenRunnable : public Runnable {
     bool all = values != nullptr;
     for (size_t i = 0; all && i < watched_.size(); ++i) all = same(i);
     if (all) return values;
+    for (uint32_t i : watched_)
+      TORCH_CHECK(!is_discarded(*call.inputs[i]), "a parameter or buffer of sizes ", call.inputs[i]->sizes(),
+                  " is to be read again, as another one has changed or the program is compiled anew, but "
+                  "freezing_discard_parameters has given back its memory: load all of them anew "
+                  "(load_state_dict(..., assign=True)), or compile without that option");
     auto fresh = std::make_shared<Values>();
     for (uint32_t i : watched_) fresh->seen.emplace_back(*call.inputs[i]);
     if (made_) {
@@ -131,6 +190,8 @@ class FrozenRunnable : public Runnable {
   std::shared_ptr<const Constants> constants_;
   std::vector<std::pair<uint32_t, const at::Tensor*>> constant_inputs_;
   size_t num_inputs_;
+  bool discards_ = false;
+  int running_ = 0;
   std::vector<uint32_t> sources_, watched_;  // inputs: of `made_`, and all that are frozen
   std::unique_ptr<CompiledGraph> made_;      // nullptr: weights are packed, and nothing else
   std::unique_ptr<CompiledGraph> rest_;
@@ -147,7 +208,7 @@ std::unique_ptr<Runnable> make_frozen_runnable(Captured& captured, const Options
   driver::Dumps dumps;
   driver::Frozen frozen = driver::compile_frozen(captured.graph, options, texts ? &dumps : nullptr);
   if (frozen.inputs.empty()) return nullptr;
-  return std::make_unique<FrozenRunnable>(std::move(frozen), std::move(captured), dumps, options.cuda_graphs);
+  return std::make_unique<FrozenRunnable>(std::move(frozen), std::move(captured), dumps, options);
 }
 
 }  // namespace braze::launch

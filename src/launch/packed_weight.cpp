@@ -40,6 +40,10 @@ std::unique_ptr<PackedWeight> PackedWeight::make(const runtime::Program& program
 
 void PackedWeight::replace(std::vector<c10::IValue>& arguments) {
   std::lock_guard lock(mutex_);
+  if (kept_) {
+    arguments[kWeight] = packed_;
+    return;
+  }
   const void* from = arguments[kWeight].toTensor().const_data_ptr();
   if (!packed_.defined() || from_ != from) packed_ = pack(arguments);
   from_ = from;
@@ -49,6 +53,12 @@ void PackedWeight::replace(std::vector<c10::IValue>& arguments) {
 void PackedWeight::forget() {
   std::lock_guard lock(mutex_);
   packed_ = at::Tensor();
+  kept_ = false;
+}
+
+void PackedWeight::keep() {
+  std::lock_guard lock(mutex_);
+  kept_ = packed_.defined();
 }
 
 at::Tensor PackedWeight::pack(const std::vector<c10::IValue>& arguments) const {

@@ -21,6 +21,8 @@ class PackedWeight {
   void replace(std::vector<c10::IValue>& arguments);
   // The weight's values have changed.
   void forget();
+  // What is packed stays, though the weight no longer lies anywhere.
+  void keep();
 
  private:
   explicit PackedWeight(bool convolution) : convolution_(convolution) {}
@@ -30,6 +32,7 @@ class PackedWeight {
   std::mutex mutex_;
   at::Tensor packed_;
   const void* from_ = nullptr;  // the memory of what was packed
+  bool kept_ = false;
 };
 
 }  // namespace braze::launch

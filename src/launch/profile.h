@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/program.h"
+
 namespace braze::launch {
 
 // While it lives, what this thread does is a range of the profile (torch.profiler, or whoever listens to
@@ -16,6 +18,12 @@ class ProfilerRange {
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+// The same as a kernel's launch has it.
+struct KernelRange : runtime::HostRange {
+  explicit KernelRange(const std::string& name) : range(name) {}
+  ProfilerRange range;
 };
 
 // Whether somebody listens to this thread.

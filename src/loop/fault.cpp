@@ -33,13 +33,15 @@ Exception FaultReport::exception() const { return row(fault).exception; }
 std::string FaultReport::message() const {
   std::string_view text = row(fault).text;
   std::string out;
+  const bool placed = text.find("{p}") != std::string_view::npos;
+  const int64_t place = -(value >> 32) - 1, index = placed ? static_cast<int32_t>(value & 0xffffffff) : value;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '{') {
       out += text[i];
       continue;
     }
     char what = text[i + 1];
-    out += std::to_string(what == 'v' ? value : what == 'n' ? bound : dim);
+    out += std::to_string(what == 'v' ? index : what == 'n' ? bound : what == 'p' ? place : dim);
     i += 2;
   }
   return out;

@@ -28,7 +28,7 @@ struct FaultReport {
   enum class Exception : uint8_t { IndexError, RuntimeError };
 
   Fault fault{};
-  int64_t value = 0;  // the index
+  int64_t value = 0;  // the index; of faults that name its place: -2^32 * (place + 1) + its lower 32 bits
   int64_t bound = 0;  // size of the dimension
   uint8_t dim = 0;
 

@@ -22,9 +22,11 @@ void update(Lowering&, const graph::Node&, const View& target, std::span<const E
 bool takes_scatter(const graph::Graph&, const graph::Node&);
 bool lower_scatter(Lowering&, const graph::Node&);
 
-// Pools, pads and resampling.
+// Pools, pads and resampling, at places computed or given.
 ElementRule window_rule(graph::Op);
 bool takes_window(const graph::Graph&, const graph::Node&);
+ElementRule sample_rule(graph::Op);
+bool takes_sample(const graph::Graph&, const graph::Node&);
 bool takes_window_backward(const graph::Graph&, const graph::Node&);
 bool lower_window_backward(Lowering&, const graph::Node&);
 

@@ -150,11 +150,12 @@ ElementRule window_rule(Op op) {
     case Op::upsample_bilinear2d:
     case Op::upsample_trilinear3d:
     case Op::upsample_bicubic2d: return upsample;
-    default: return nullptr;
+    default: return sample_rule(op);
   }
 }
 
 bool takes_window(const graph::Graph& g, const graph::Node& node) {
+  if (sample_rule(node.op)) return takes_sample(g, node);
   const TensorType &from = g.type(tensor(node, 0)), &to = g.type(node.outputs[0]);
   for (Expr s : from.sizes)
     if (g.arena().is_const(s, 0)) return false;

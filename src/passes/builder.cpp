@@ -64,6 +64,11 @@ void Builder::check(ValueId v, std::string fault) {
   g_.add_node(Op::check, {v, std::move(fault), NoneArg{}, false, NoneArg{}}, {}, {node.loc, {}});
 }
 
+void Builder::check_index(ValueId v, std::string fault, Expr size) {
+  if (type(v).device.type != DeviceType::CPU) return;
+  g_.add_node(Op::check, {v, std::move(fault), size, false, k(0)}, {}, {node.loc, {}});
+}
+
 ValueId Builder::cast(ValueId v, DType dtype) {
   if (!v.valid() || type(v).dtype == dtype) return v;
   return call(Op::_to_copy, {v, dtype, NoneArg{}, NoneArg{}, NoneArg{}, false, NoneArg{}});

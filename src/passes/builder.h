@@ -85,6 +85,8 @@ class Builder {
 
   // Eager raises this row of loop/faults.def for some elements of v, where the node runs on a CPU.
   void check(ValueId v, std::string fault);
+  // The same where an element is not 0 to size - 1.
+  void check_index(ValueId v, std::string fault, Expr size);
 
   // Makes v the node's result: cast to its dtype, and with the layout that the result promises.
   void set(size_t output, ValueId v);
@@ -120,6 +122,7 @@ DecomposeRule loss_rule(Op);
 DecomposeRule misc_rule(Op);
 DecomposeRule quantize_rule(Op);
 DecomposeRule distance_rule(Op);
+DecomposeRule bag_rule(Op);
 DecomposeRule random_rule(const Node&);  // where numbers are drawn by seeds
 // Operators without a row, by name.
 struct NamedRule {

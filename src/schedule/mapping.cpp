@@ -26,11 +26,34 @@ struct Strides {
   int unit = 0, none = 0, other = 0;
 };
 
-void count(sym::ExprArena& arena, const Stage& s, Expr var, Strides& c) {
+// Indirect symbols bound in a stage to values that an axis changes. What earlier stages found is the same for all
+// points of a stage's own axes, and another one for each outer point.
+std::vector<Expr> changed_by(const sym::ExprArena& arena, const Nest& n, const Stage& s, Expr var) {
+  const bool by_outer = std::any_of(n.outer.begin(), n.outer.end(), [&](const Axis& a) { return a.var == var; });
+  std::vector<char> changed(n.values, by_outer);
+  std::vector<Expr> symbols;
+  auto has = [&](Expr index) {
+    return arena.contains(index, var) ||
+           std::any_of(symbols.begin(), symbols.end(), [&](Expr t) { return arena.contains(index, t); });
+  };
+  for (const LoopOp& op : s.ops) {
+    const bool indexed = op.code == OpCode::Load || op.code == OpCode::Index;
+    bool here = indexed && has(op.index);
+    for (loop::ValId v : op.args)
+      if (v.valid()) here = here || changed[v.index];
+    if (op.code == OpCode::Indirect && here) symbols.push_back(op.index);
+    if (op.result.valid()) changed[op.result.index] = here;
+  }
+  return symbols;
+}
+
+void count(sym::ExprArena& arena, const Nest& n, const Stage& s, Expr var, Strides& c) {
+  const std::vector<Expr> symbols = changed_by(arena, n, s, var);
   for (const LoopOp& op : s.ops) {
     if (op.code != OpCode::Load && op.code != OpCode::Store) continue;
     auto f = arena.affine_in(op.index, var);
-    if (!f || arena.contains(f->coefficient, var))
+    const bool found = std::any_of(symbols.begin(), symbols.end(), [&](Expr t) { return arena.contains(op.index, t); });
+    if (!f || found || arena.contains(f->coefficient, var))
       ++c.other;
     else if (arena.is_const(f->coefficient, 0))
       ++c.none;
@@ -105,7 +128,7 @@ bool put_columns_last(const loop::Program& p, Nest& n) {
   constexpr int64_t kFewestPoints = 8;
   if (n.outer.size() < 2 || n.stages.empty() || n.stages[0].axes.size() != 2) return false;
   Strides along;
-  count(arena, n.stages[0], n.outer.back().var, along);
+  count(arena, n, n.stages[0], n.outer.back().var, along);
   if (along.other || !along.unit || estimate(arena, n.outer.back().extent) < kFewestPoints) return false;
   for (int turns = 0; turns < 2; ++turns) {
     if (loop::window_of(p, n)) {
@@ -152,8 +175,8 @@ void choose_mapping(const Target& target, const loop::Program& p, Nest& n, const
     double longest = 0;
     for (const Stage& s : n.stages) {
       if (s.axes.empty()) continue;
-      count(arena, s, s.axes.back().var, inner);
-      if (!n.outer.empty()) count(arena, s, n.outer.back().var, outer);
+      count(arena, n, s, s.axes.back().var, inner);
+      if (!n.outer.empty()) count(arena, n, s, n.outer.back().var, outer);
       longest = std::max(longest, static_cast<double>(estimate(arena, s.axes.back().extent)));
     }
     bool outer_ok =
@@ -180,7 +203,7 @@ std::vector<Mapping> other_mappings(const loop::Program& p, const Nest& n, int t
   Strides along;  // the last outer axis
   for (const Stage& s : n.stages) {
     pointwise &= s.axes.empty();
-    if (!n.outer.empty()) count(arena, s, n.outer.back().var, along);
+    if (!n.outer.empty()) count(arena, n, s, n.outer.back().var, along);
     for (const LoopOp& op : s.ops) {
       if (op.code == OpCode::Scan) return {};
       if (op.code == OpCode::Store && (op.atomic_add || loop::is_indirect(arena, op.index))) return {};

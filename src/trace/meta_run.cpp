@@ -132,6 +132,14 @@ std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch
     c10::SymInt steps = probabilities.sym_size(0), batch = probabilities.sym_size(1);
     return torch::jit::Stack{made(probabilities, {batch}), made(probabilities, {batch, steps, 2 * longest + 1})};
   }
+  if (info.name == "aten::cudnn_grid_sampler") {  // (images, grid)
+    const at::Tensor &images = meta[0].toTensor(), &grid = meta[1].toTensor();
+    return torch::jit::Stack{
+        made(images, {images.sym_size(0), images.sym_size(1), grid.sym_size(1), grid.sym_size(2)})};
+  }
+  if (info.name == "aten::cudnn_grid_sampler_backward")  // of both
+    return torch::jit::Stack{made(meta[0].toTensor(), meta[0].toTensor().sym_sizes()),
+                             made(meta[1].toTensor(), meta[1].toTensor().sym_sizes())};
   if (info.name == "aten::histogram.bin_ct") {
     c10::SymInt bins = meta[1].isSymInt() ? meta[1].toSymInt() : c10::SymInt(meta[1].toInt());
     return torch::jit::Stack{made(meta[0].toTensor(), {bins}), made(meta[0].toTensor(), {bins + 1})};

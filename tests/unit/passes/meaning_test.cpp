@@ -111,7 +111,8 @@ TEST(Meaning, OfRandomGraphs) {
   changed.erase("pack_weights");    // no parameters: see frozen.graph
   changed.erase("unfold_complex");  // see complex.graph
   changed.erase("widen_products");  // see half_products.graph
-  EXPECT_EQ(changed.size(), pipeline().size() - 9);
+  changed.erase("pad_products");    // no products large enough: see pad_products_test.cpp
+  EXPECT_EQ(changed.size(), pipeline().size() - 10);
   for (const auto& [pass, graphs] : changed) EXPECT_GE(graphs, kGraphs / 50) << pass;
 }
 
