@@ -24,6 +24,7 @@ _known = (
     "patterns",
     "vectors",
     "freezing",
+    "freezing_discard_parameters",
     "max_fusion_size",
     "disk_cache",
     "cuda_graphs",

@@ -23,6 +23,7 @@
 #include "passes/fold_into_weights.h"
 #include "passes/frozen.h"
 #include "passes/keep_checks.h"
+#include "passes/merge_products.h"
 #include "passes/optimize.h"
 #include "passes/simplify_views.h"
 #include "passes/split_by_device.h"
@@ -208,7 +209,7 @@ Frozen compile_frozen(const graph::Graph& captured, const Options& options, Dump
   Timings timings;
   passes::FrozenSplit split = staged(timings, "freeze", [&] {
     graph::Graph g = passes::cse(passes::simplify_views(passes::fold(passes::decompose(captured))));
-    g = passes::fold_into_weights(passes::dce(std::move(g)));
+    g = passes::merge_products(passes::fold_into_weights(passes::dce(std::move(g))));
     // Here, too, so that wide weights are made once.
     return passes::split_frozen(passes::dce(passes::cse(passes::widen_weights(g, targets_of(captured, options)))));
   });

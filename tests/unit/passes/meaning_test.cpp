@@ -11,6 +11,7 @@
 #include "passes/decompose.h"
 #include "passes/fold_into_weights.h"
 #include "passes/frozen.h"
+#include "passes/merge_products.h"
 #include "passes/seed_random.h"
 #include "random_graph.h"
 
@@ -119,7 +120,7 @@ TEST(Meaning, OfRandomGraphs) {
 // What freezing makes of a graph, put together again: the values that are made first come to the rest as its last
 // inputs.
 void expect_freezing_keeps_meaning(const Graph& g, size_t& folded, size_t& made) {
-  Graph with = fold_into_weights(g);
+  Graph with = merge_products(fold_into_weights(g));
   graph::verify(with);
   folded += graph::print(with) != graph::print(g);
   ASSERT_EQ(difference(g, with, Within::Rounding), "") << graph::print(with) << "of\n" << graph::print(g);
