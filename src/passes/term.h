@@ -33,7 +33,7 @@ struct Term {
 };
 Term parse_term(std::string_view text);  // InternalError with the place
 
-// What the names of a term stand for: arguments of the graph that was searched.
+// What the names of a term stand for: arguments of the graph that was searched. The names lie in the term.
 class Bindings {
  public:
   const Arg* find(std::string_view name) const;
