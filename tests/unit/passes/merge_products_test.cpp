@@ -26,7 +26,7 @@ size_t products(const graph::Graph& g, bool of_arguments) {
 
 // The adapter's three products are one, the first chain's two; what is read besides and what would multiply more stay.
 TEST(MergeProducts, OfOneOperand) {
-  graph::Graph before = graph::parse(source("tests/unit/passes/graphs/merged.graph")),
+  graph::Graph before = graph::parse(source(BRAZE_SOURCES "/tests/unit/passes/graphs/merged.graph")),
                after = dce(merge_products(before));
   graph::verify(after);
   EXPECT_EQ(difference(before, after, Within::Rounding), "") << graph::print(after);
