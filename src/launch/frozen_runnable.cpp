@@ -59,10 +59,10 @@ class FrozenRunnable : public Runnable {
       made_ = std::make_unique<CompiledGraph>(frozen.made, frozen.making, constants_, Aliases::Fresh);
     for (const graph::Value& v : frozen.made.values())
       if (v.type.device.type != DeviceType::CPU) device_ = v.type.device;
-    const bool cuda_graphs = options.cuda_graphs;
     // Graphs are recorded on the memory that they read; whoever times calls in both ways reads all.
-    discards_ = options.freezing_discard_parameters && !cuda_graphs && !options.guard_speed;
-    if (cuda_graphs) replayed_ = std::make_unique<ReplayedGraph>(*rest_, placements(frozen.rest), rest_->outputs());
+    discards_ = options.freezing_discard_parameters && !options.cuda_graphs && !options.guard_speed;
+    if (options.cuda_graphs)
+      replayed_ = std::make_unique<ReplayedGraph>(*rest_, placements(frozen.rest), rest_->outputs());
   }
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
@@ -74,9 +74,9 @@ class FrozenRunnable : public Runnable {
     unpack_inputs(given_, inputs, n, call, num_inputs_);
     for (const auto& [i, constant] : constant_inputs_)
       if (!call.inputs[i]) call.inputs[i] = constant;
+    Running running;
     std::shared_ptr<const Values> values = current(call);
     for (const at::Tensor& t : values->made) call.inputs.push_back(&t);
-    Running running(running_);
     const bool discards = discards_ && values->stand_ins.empty();
     const auto given = discards ? call.inputs : Inputs();
     for (size_t i = 0; i < values->stand_ins.size(); ++i)
@@ -85,8 +85,8 @@ class FrozenRunnable : public Runnable {
       replayed_->run(call);
     else
       rest_->run(call);
-    // Another call may be packing what it reads.
-    if (discards && running_ == 1) discard(given, *values);
+    // Another call may be making something of what it reads, for this graph or for another.
+    if (discards && Running::calls == 1) discard(given, *values);
     give_results(call, views_, lazy_, outputs, m);
     return true;
     END_HANDLE_TH_ERRORS_RET(false)
@@ -108,12 +108,12 @@ class FrozenRunnable : public Runnable {
   };
 
   using Inputs = c10::SmallVector<const at::Tensor*, 16>;
-  // Counts calls, under the GIL, which each holds as it begins and ends.
+  // Counts the calls of all frozen graphs, under the GIL, which each holds as it begins and ends.
   struct Running {
-    explicit Running(int& calls) : calls_(calls) { ++calls_; }
-    ~Running() { --calls_; }
+    Running() { ++calls; }
+    ~Running() { --calls; }
     Running(const Running&) = delete;
-    int& calls_;
+    inline static int calls = 0;
   };
 
   static bool is_discarded(const at::Tensor& t) { return t.has_storage() && t.numel() && !t.storage().nbytes(); }
@@ -191,7 +191,6 @@ class FrozenRunnable : public Runnable {
   std::vector<std::pair<uint32_t, const at::Tensor*>> constant_inputs_;
   size_t num_inputs_;
   bool discards_ = false;
-  int running_ = 0;
   std::vector<uint32_t> sources_, watched_;  // inputs: of `made_`, and all that are frozen
   std::unique_ptr<CompiledGraph> made_;      // nullptr: weights are packed, and nothing else
   std::unique_ptr<CompiledGraph> rest_;

@@ -40,13 +40,11 @@ std::unique_ptr<PackedWeight> PackedWeight::make(const runtime::Program& program
 
 void PackedWeight::replace(std::vector<c10::IValue>& arguments) {
   std::lock_guard lock(mutex_);
-  if (kept_) {
-    arguments[kWeight] = packed_;
-    return;
+  if (!kept_) {
+    const void* from = arguments[kWeight].toTensor().const_data_ptr();
+    if (!packed_.defined() || from_ != from) packed_ = pack(arguments);
+    from_ = from;
   }
-  const void* from = arguments[kWeight].toTensor().const_data_ptr();
-  if (!packed_.defined() || from_ != from) packed_ = pack(arguments);
-  from_ = from;
   arguments[kWeight] = packed_;
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "lower/scatter.h"
+#include "lower/window.h"
 
 namespace braze::lower {
 
@@ -73,14 +74,6 @@ SampleTap tap_at(Body& b, const Side& side, Val whole, std::optional<Val> weight
   Val inside = (whole >= 0.0) & (whole <= side.count - 1);
   Val place = where(inside, whole, 0.0).to(side.count <= INT32_MAX ? DType::I32 : DType::I64);
   return {b.indirect(place.id, side.size, {loop::Fault::Index, true, 0}), inside, weight};
-}
-
-// Keys' cubic convolution with a = -3/4.
-std::array<Val, 4> cubic_weights(Val t) {
-  constexpr double a = -0.75;
-  auto inner = [&](Val x) { return ((x * (a + 2) - (a + 3)) * x) * x + 1.0; };
-  auto outer = [&](Val x) { return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a; };
-  return {outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)};
 }
 
 std::vector<SampleTap> sample_taps(Body& b, const Side& side, How how, Val x) {

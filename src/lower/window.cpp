@@ -295,16 +295,20 @@ Expr padded_place(sym::ExprArena& a, Expr out, Expr before, Expr size, bool refl
   return a.sub(last, magnitude(a.sub(last, magnitude(e))));
 }
 
-namespace {
-
-// Keys' cubic convolution with a = -3/4: the four places around `real`, moved inside.
-std::vector<Tap> cubic_taps(Body& b, Expr size, int64_t count, Val real) {
+std::array<Val, 4> cubic_weights(Val t) {
   constexpr double a = -0.75;
-  Val low = min(floor(real), static_cast<double>(count - 1)), t = max(min(real - low, 1.0), 0.0);
-  Val first = low.to(DType::I32);
   auto inner = [&](Val x) { return ((x * (a + 2) - (a + 3)) * x) * x + 1.0; };
   auto outer = [&](Val x) { return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a; };
-  Val weights[] = {outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)};
+  return {outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)};
+}
+
+namespace {
+
+// The four places around `real`, moved inside.
+std::vector<Tap> cubic_taps(Body& b, Expr size, int64_t count, Val real) {
+  Val low = min(floor(real), static_cast<double>(count - 1)), t = max(min(real - low, 1.0), 0.0);
+  Val first = low.to(DType::I32);
+  const std::array<Val, 4> weights = cubic_weights(t);
   std::vector<Tap> out;
   for (int k = 0; k < 4; ++k) {
     Val place = max(min(first + static_cast<double>(k - 1), static_cast<double>(count - 1)), 0.0);

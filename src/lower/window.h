@@ -1,5 +1,6 @@
 // Where pools, pads and resampling read. Internal to lower/.
 #pragma once
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct Tap {
   Expr place;
   std::optional<Val> weight;  // absent: 1
 };
+// Keys' cubic convolution with a = -3/4: the weights of the four places around one that lies t after the second.
+std::array<Val, 4> cubic_weights(Val t);
+
 // What `out` (an index into `to` places over `size`) reads. Scale: of the output against the operand, if the user gave
 // one.
 struct Resample {

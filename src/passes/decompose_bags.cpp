@@ -9,17 +9,9 @@ namespace {
 
 // Whether anything reads one of the node's results from the second on.
 bool reads_more(const Graph& g, const Node& node) {
-  auto of_node = [&](ValueId v) {
-    return v.valid() && std::find(node.outputs.begin() + 1, node.outputs.end(), v) != node.outputs.end();
-  };
-  for (const Node& n : g.nodes()) {
-    bool found = false;
-    Graph::for_each_operand(n, [&](ValueId v) { found = found || of_node(v); });
-    if (found) return true;
-  }
-  return std::any_of(g.outputs.begin(), g.outputs.end(), of_node) ||
-         std::any_of(g.writebacks.begin(), g.writebacks.end(),
-                     [&](const graph::Writeback& w) { return of_node(w.value); });
+  const std::vector<uint32_t> uses = use_counts(g);
+  return std::any_of(node.outputs.begin() + 1, node.outputs.end(),
+                     [&](ValueId v) { return v.valid() && uses[v.index] > 0; });
 }
 
 // The length of each bag, where the offsets are 0, length, 2 * length, ... of a known length.

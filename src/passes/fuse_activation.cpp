@@ -62,7 +62,7 @@ class Fuser {
       if (!from.valid() || uses_[v.index] != 1) return std::nullopt;
       const Node& n = g_.node(from);
       if (n.op == Op::addmm) return from;
-      if (n.op != Op::view && n.op != Op::_unsafe_view && n.op != Op::reshape) return std::nullopt;
+      if (!is_reshape(n.op)) return std::nullopt;
       v = std::get<ValueId>(n.args[0]);
     }
   }

@@ -5,6 +5,7 @@
 
 #include "passes/builder.h"
 #include "passes/frozen.h"
+#include "passes/term.h"
 
 namespace braze::passes {
 namespace {
@@ -44,7 +45,7 @@ class Merger {
       if (!f) continue;
       const bool pays = f->products > 1 && f->k * f->n < f->multiplied;
       if (!taken[v.index]) {
-        if (!pays || is_view(n)) continue;  // what is viewed may be the end
+        if (!pays || is_reshape(n.op)) continue;  // what is viewed may be the end
         ends_[v.index] = f, any = true;
       }
       Graph::for_each_operand(n, [&](ValueId u) {
@@ -61,8 +62,6 @@ class Merger {
   }
 
  private:
-  static bool is_view(const Node& n) { return n.op == Op::view || n.op == Op::_unsafe_view || n.op == Op::reshape; }
-
   std::optional<int64_t> size(ValueId v, size_t d) const { return g_.arena().as_const(g_.type(v).sizes.at(d)); }
 
   // The form of an operand that nothing else reads.
@@ -89,7 +88,7 @@ class Merger {
       case Op::mul_Tensor:
       case Op::mul_Scalar: {
         FormPtr f = inner(n.args[0]);
-        auto by = number(n.args[1]);
+        auto by = known_number(g_, n.args[1]);
         if (!f || !by) return nullptr;
         auto out = std::make_shared<Form>(*f);
         out->kind = Form::Kind::Scaled, out->first = f, out->second = nullptr, out->factor = *by;
@@ -97,7 +96,7 @@ class Merger {
       }
       case Op::add_Tensor: {
         FormPtr a = inner(n.args[0]), b = inner(n.args[1]);
-        auto by = n.args.size() > 2 ? number(n.args[2]) : std::optional(1.0);
+        auto by = n.args.size() > 2 ? known_number(g_, n.args[2]) : std::optional(1.0);
         auto *u = std::get_if<ValueId>(&n.args[0]), *v = std::get_if<ValueId>(&n.args[1]);
         if (!a || !b || !by || a->x != b->x || a->n != b->n || g_.type(*u).sizes != g_.type(*v).sizes) return nullptr;
         auto out = std::make_shared<Form>(*a);
@@ -107,13 +106,6 @@ class Merger {
       }
       default: return nullptr;
     }
-  }
-
-  std::optional<double> number(const Arg& a) const {
-    if (auto* d = std::get_if<double>(&a)) return *d;
-    auto* e = std::get_if<Expr>(&a);
-    auto c = e ? g_.arena().as_const(*e) : std::nullopt;
-    return c ? std::optional(static_cast<double>(*c)) : std::nullopt;
   }
 
   bool is_bias(const Node& n) const {

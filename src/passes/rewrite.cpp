@@ -162,6 +162,8 @@ bool holds_all_of(DType wide, DType narrow) {
   return narrow == DType::I32 && (wide == DType::I64 || wide == DType::F64);
 }
 
+bool is_reshape(Op op) { return op == Op::view || op == Op::_unsafe_view || op == Op::reshape; }
+
 bool same_type(const TensorType& a, const TensorType& b) {
   return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides &&
          a.offset == b.offset;

@@ -50,5 +50,6 @@ std::vector<uint32_t> use_counts(const Graph& g);  // per value: operands, outpu
 bool same_args(const std::vector<Arg>& a, const std::vector<Arg>& b);  // bit-equal doubles: 0.0 is not -0.0, nan is nan
 bool holds_all_of(DType wide, DType narrow);  // every value of one dtype has its place in the other
 bool same_type(const TensorType& a, const TensorType& b);
+bool is_reshape(Op op);  // its operand in other sizes
 
 }  // namespace braze::passes

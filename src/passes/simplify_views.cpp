@@ -8,8 +8,6 @@
 namespace braze::passes {
 namespace {
 
-bool is_reshape(Op op) { return op == Op::view || op == Op::_unsafe_view || op == Op::reshape; }
-
 // Where each result dimension comes from; nullopt for what is no permutation.
 std::optional<std::vector<size_t>> permutation(const Graph& g, const Node& n) {
   auto* x = n.args.empty() ? nullptr : std::get_if<ValueId>(&n.args[0]);
