@@ -24,15 +24,15 @@ struct Product {
   size_t first = 0;    // the argument that is a
   size_t batches = 0;  // dimensions before the last two
   int64_t batch = 1, m = 0, k = 0, n = 0;
-  bool padded_m = false, padded_k = false, padded_n = false;
+  int64_t more_m = 0, more_k = 0, more_n = 0;  // of zeros
 };
 
-int64_t up(int64_t size) { return (size + kElements - 1) / kElements * kElements; }
+int64_t missing(int64_t size) { return (kElements - size % kElements) % kElements; }
 
 // Of a matrix whose elements of one dimension lie next to each other: whether it is the last one.
 std::optional<bool> by_rows(const sym::ExprArena& a, const TensorType& t) {
   const size_t rank = t.dim();
-  if (a.is_const(t.strides[rank - 1], 1)) return true;
+  if (rank == 1 || a.is_const(t.strides[rank - 1], 1)) return true;
   if (a.is_const(t.strides[rank - 2], 1)) return false;
   return std::nullopt;
 }
@@ -88,14 +88,12 @@ class Padder {
     const TensorType &a = type(n, p->first), &b = type(n, p->first + 1);
     auto a_rows = by_rows(g_.arena(), a), b_rows = by_rows(g_.arena(), b);
     if (!a_rows || !b_rows) return std::nullopt;
-    p->padded_k = p->k % kElements != 0 && (*a_rows || !*b_rows);
-    p->padded_m = p->m % kElements != 0 && !*a_rows;
-    p->padded_n = p->n % kElements != 0;
-    if (!p->padded_m && !p->padded_k && !p->padded_n) return std::nullopt;
-    int64_t common = kElements;
-    if (p->padded_m) common = std::gcd(common, p->m);
-    if (p->padded_k) common = std::gcd(common, p->k);
-    if (p->padded_n) common = std::gcd(common, p->n);
+    if (*a_rows || !*b_rows) p->more_k = missing(p->k);
+    if (!*a_rows) p->more_m = missing(p->m);
+    p->more_n = missing(p->n);
+    if (!p->more_m && !p->more_k && !p->more_n) return std::nullopt;
+    // Of elements that all sizes are multiples of.
+    const int64_t common = std::gcd(std::gcd(kElements, p->more_m), std::gcd(p->more_k, p->more_n));
     auto elements = [&](int64_t x, int64_t y) {
       return static_cast<double>(p->batch) * static_cast<double>(x) * static_cast<double>(y);
     };
@@ -103,9 +101,9 @@ class Padder {
     const double work = 2 * elements(p->m, p->n) * static_cast<double>(p->k);
     const double rate = common == 1 ? kOdd : common == 2 ? kEven : kFours;
     double cost = work / kEights;
-    if (p->padded_m || p->padded_k) cost += copied(elements(up(p->m), up(p->k)));
-    if (p->padded_k || p->padded_n) cost += copied(elements(up(p->k), up(p->n)));
-    if (p->padded_m || p->padded_n) {
+    if (p->more_m || p->more_k) cost += copied(elements(p->m + p->more_m, p->k + p->more_k));
+    if (p->more_k || p->more_n) cost += copied(elements(p->k + p->more_k, p->n + p->more_n));
+    if (p->more_m || p->more_n) {
       cost += copied(elements(p->m, p->n));
       if (p->first == 1 && type(n, 0).dim() > 1) cost += copied(elements(p->m, p->n));
     }
@@ -152,22 +150,22 @@ class Padder {
       return turn(b, padded(b, from.valid() ? from : turn(b, v), columns, rows));
     }
     ValueId& known = padded_[{v.index, rows, columns}];
-    if (!known.valid()) known = b.call(Op::constant_pad_nd, {v, b.list({0, columns, 0, rows}), b.k(0)});
+    if (!known.valid())
+      known = b.call(Op::constant_pad_nd,
+                     {v, b.rank(v) == 1 ? b.list({0, columns}) : b.list({0, columns, 0, rows}), b.k(0)});
     return known;
   }
 
   void pad(Builder& b, const Product& p) {
-    const int64_t more_m = p.padded_m ? up(p.m) - p.m : 0, more_k = p.padded_k ? up(p.k) - p.k : 0,
-                  more_n = p.padded_n ? up(p.n) - p.n : 0;
     std::vector<Arg> args = b.args;
-    args[p.first] = padded(b, b.tensor(p.first), more_m, more_k);
-    args[p.first + 1] = padded(b, b.tensor(p.first + 1), more_k, more_n);
-    if (p.first == 1) args[0] = added(b, b.tensor(0), p, more_m, more_n);
+    args[p.first] = padded(b, b.tensor(p.first), p.more_m, p.more_k);
+    args[p.first + 1] = padded(b, b.tensor(p.first + 1), p.more_k, p.more_n);
+    if (p.first == 1) args[0] = added(b, b.tensor(0), p);
     const TensorType& out = b.result(0);
     ValueId whole;
     if (b.node.op == Op::Extern) {
       TensorType t = out;
-      t.sizes = {b.k(p.m + more_m), b.k(p.n + more_n)};
+      t.sizes = {b.k(p.m + p.more_m), b.k(p.n + p.more_n)};
       t.strides = contiguous_strides(b.arena(), t.sizes);
       NodeId made = r_.out().add_node(Op::Extern, std::move(args), {std::move(t)}, b.node.origin().step(),
                                       b.node.extern_name, b.node.list_sizes);
@@ -176,24 +174,19 @@ class Padder {
       whole = b.call(b.node.op, std::move(args));
     }
     const auto d = static_cast<int64_t>(p.batches);
-    if (more_m) whole = b.call(Op::slice_Tensor, {whole, b.k(d), b.k(0), b.k(p.m), b.k(1)});
-    if (more_n) whole = b.call(Op::slice_Tensor, {whole, b.k(d + 1), b.k(0), b.k(p.n), b.k(1)});
+    if (p.more_m) whole = b.call(Op::slice_Tensor, {whole, b.k(d), b.k(0), b.k(p.m), b.k(1)});
+    if (p.more_n) whole = b.call(Op::slice_Tensor, {whole, b.k(d + 1), b.k(0), b.k(p.n), b.k(1)});
     b.set(0, whole);
   }
 
   // What is added is broadcast to the result: it grows where it is as long.
-  ValueId added(Builder& b, ValueId v, const Product& p, int64_t more_m, int64_t more_n) {
-    const TensorType& t = b.type(v);
-    const size_t rank = t.dim();
+  ValueId added(Builder& b, ValueId v, const Product& p) {
+    const std::vector<Expr> sizes = b.type(v).sizes;
     auto more = [&](size_t from_last, int64_t size, int64_t by) {
-      return rank >= from_last && size > 1 && b.arena().is_const(t.sizes[rank - from_last], size) ? by : 0;
+      const bool long_too = sizes.size() >= from_last && b.arena().is_const(sizes[sizes.size() - from_last], size);
+      return size > 1 && long_too ? by : 0;
     };
-    const int64_t rows = more(2, p.m, more_m), columns = more(1, p.n, more_n);
-    if (rank != 1) return padded(b, v, rows, columns);
-    if (!columns) return v;
-    ValueId& known = padded_[{v.index, rows, columns}];
-    if (!known.valid()) known = b.call(Op::constant_pad_nd, {v, b.list({0, columns}), b.k(0)});
-    return known;
+    return padded(b, v, more(2, p.m, p.more_m), more(1, p.n, p.more_n));
   }
 
   const Graph& g_;
