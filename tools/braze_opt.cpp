@@ -17,6 +17,8 @@
 
 namespace {
 
+using braze::names_of;
+
 std::string read(const std::string& path) {
   std::stringstream text;
   if (path == "-") {
@@ -27,6 +29,13 @@ std::string read(const std::string& path) {
     text << file.rdbuf();
   }
   return text.str();
+}
+
+template <class Choice>
+std::map<std::string, Choice> by_name() {
+  std::map<std::string, Choice> out;
+  for (std::string_view name : names_of(Choice{})) out.emplace(name, static_cast<Choice>(out.size()));
+  return out;
 }
 
 }  // namespace
@@ -52,13 +61,12 @@ int main(int argc, char** argv) {
                  "largest error, relative to the larger of 1 and the expected value");
   app.add_option("--size", run_options.sizes, "value of a size symbol, as name=value")->allow_extra_args(false);
   app.add_option("--fuse", options.fuse, "fuse loops");
-  std::map<std::string, Codegen> targets;
-  for (size_t i = 0; i < names_of(Codegen{}).size(); ++i)
-    targets[std::string(names_of(Codegen{})[i])] = static_cast<Codegen>(i);
   app.add_option("--autotune", options.autotune_seconds,
                  "products of a GPU by kernels of templates, too, in the stage plan");
   app.add_option("--codegen", options.codegen, "what the kernels of a GPU become")
-      ->transform(CLI::CheckedTransformer(targets));
+      ->transform(CLI::CheckedTransformer(by_name<Codegen>()));
+  app.add_option("--convolution-layout", options.convolution_layout, "of the pass channels_last")
+      ->transform(CLI::CheckedTransformer(by_name<ConvolutionLayout>()));
   app.add_option("--max-fusion-size", options.max_fusion_size, "most loop bodies in one kernel");
   CLI11_PARSE(app, argc, argv);
   try {

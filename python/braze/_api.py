@@ -87,7 +87,7 @@ def compile(
         the backward would keep by default that may be kept, the rest is computed again. "rng": "philox" (kernels draw random
         numbers from seeds that PyTorch's default generator gives) or "eager" (PyTorch's own numbers). "codegen": "triton" makes a
         GPU's kernels with the installed triton package (ImportError where there is a GPU and no such package); the CPU's stay as
-        they are. "codegen": "cpp" prints the CPU's kernels as C++ for the system's compiler (CXX, c++, g++ or clang++; RuntimeError without one). "guard_speed": time each region beside PyTorch's calls in a few of its calls, and run one that is slower as those. "autotune_seconds": most seconds that the first call of a graph spends on timing kernels for its products.
+        they are. "codegen": "cpp" prints the CPU's kernels as C++ for the system's compiler (CXX, c++, g++ or clang++; RuntimeError without one). "guard_speed": time each region beside PyTorch's calls in a few of its calls, and run one that is slower as those. "autotune_seconds": most seconds that the first call of a graph spends on timing kernels for its products, and on a CPU its loops, convolutions and their layout.
     disable: returns `f` as it is. So does one of the variables BRAZE_DISABLE, TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE, set to 1
         when this is called.
     name: what profiles, and callbacks of on_compile, call it.

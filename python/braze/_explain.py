@@ -31,7 +31,8 @@ class Explanation:
     `checks` (of each graph: the number of `guards`, of `watched` words, of `steps` besides, and the `seconds` that a check of them takes),
     `kernel_count`, `extern_count`, `graphs` (one text each), `output`, `compilations` (graphs that were compiled so far for what was
     explained: where it was a compiled function or module already, by its own calls), and `code` (the kernels of each graph, if
-    asked for), and `products` and `loops` (of mode="max-autotune": for each matrix product, and on a CPU each nest of loops, what was `chosen`, and
+    asked for), and `products`, `loops`, `convolutions` and `layouts` (of mode="max-autotune": for each matrix product, and on a CPU each nest of loops, convolution and
+    layout of a graph's convolutions, what was `chosen`, and
     if it was not known before, the milliseconds of all `ways` and the `seconds` that finding out took), and `speeds` (with options={"guard_speed": True}, of a
     compiled function or module: of each graph and class of sizes that its own calls met the `form` that runs, "compiled", "calls" (PyTorch's) or "open",
     `compiled_seconds` and `calls_seconds` of a run, 0 where not known, and `why`). Of graphs with a backward, which the counts include:
@@ -48,6 +49,8 @@ class Explanation:
         self.output, self.compilations, self.speeds = output, compilations, speeds or []
         self.products = [t for t in tuned or [] if "product" in t]
         self.loops = [t for t in tuned or [] if "loops" in t]
+        self.convolutions = [t for t in tuned or [] if "convolution" in t]
+        self.layouts = [t for t in tuned or [] if "layout" in t]
         graphs = [e for e in events if e["calls"]]
         self.graph_count = len(graphs)
         self.breaks = [Break(**e["break"]) for e in events if e["break"]]
@@ -81,7 +84,13 @@ class Explanation:
             f"graph {i}: {g}, {c['guards']} guards checked in {c['seconds'] * 1e6:.1f} us"
             for i, (g, c) in enumerate(zip(self.graphs, self.checks))
         ]
-        for kind, tuned in ("product", self.products), ("loops", self.loops):
+        kinds = {
+            "product": self.products,
+            "loops": self.loops,
+            "convolution": self.convolutions,
+            "layout": self.layouts,
+        }
+        for kind, tuned in kinds.items():
             for t in tuned:
                 times = ", ".join(f"{way} {ms:.4f} ms" if ms >= 0 else f"{way} dropped" for way, ms in t["ways"])
                 lines.append(f"{kind} {t[kind]}: {t['chosen']}" + (f" of {times}" if times else ", as was known"))

@@ -21,6 +21,7 @@ _known = (
     "fusion_score",
     "inlining",
     "reordering",
+    "convolution_layout",
     "patterns",
     "vectors",
     "freezing",

@@ -14,8 +14,12 @@ enum class Dynamic : uint8_t { Auto, Yes, No };
 // Options with a few named values: the names, in the order of the values, are what the user writes.
 enum class Rng : uint8_t { Philox, Eager };
 enum class Codegen : uint8_t { Llvm, Triton, Cpp };
+enum class ConvolutionLayout : uint8_t { Auto, Recorded, ChannelsLast };
 inline constexpr std::array<std::string_view, 2> names_of(Rng) { return {"philox", "eager"}; }
 inline constexpr std::array<std::string_view, 3> names_of(Codegen) { return {"llvm", "triton", "cpp"}; }
+inline constexpr std::array<std::string_view, 3> names_of(ConvolutionLayout) {
+  return {"auto", "recorded", "channels_last"};
+}
 
 struct Options {
 #define BRAZE_OPTION(type, name, init, text) type name = init;

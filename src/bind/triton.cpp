@@ -63,8 +63,7 @@ py::list tuned() {
   py::list out;
   for (const codegen::Report& r : codegen::reports()) {
     py::dict d;
-    d[r.kind == codegen::Report::Kind::Product ? "product" : "loops"] = r.what, d["chosen"] = r.chosen,
-                                                             d["ways"] = r.ways, d["seconds"] = r.seconds;
+    d[codegen::name_of(r.kind)] = r.what, d["chosen"] = r.chosen, d["ways"] = r.ways, d["seconds"] = r.seconds;
     out.append(d);
   }
   return out;

@@ -13,9 +13,9 @@
 namespace braze::codegen {
 namespace {
 
-constexpr int kTurns = 7;
 constexpr double kHopeless = 1.25;  // times the fastest so far: not timed again
-constexpr double kLong = 2;         // milliseconds, from which on fewer turns say enough
+constexpr double kLong = 2;         // milliseconds, from which on kTurnsOfLong say enough
+constexpr int kTurnsOfLong = 5;
 
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<ptrdiff_t>(v.size() / 2), v.end());
@@ -39,7 +39,7 @@ std::string file_of(const std::string& key) { return symbol_of("choice", key); }
 
 }  // namespace
 
-Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds) {
+Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds, int turns) {
   std::vector<std::vector<double>> times(ways);
   std::vector<bool> out(ways, false);
   auto once = [&](size_t w) {
@@ -52,7 +52,6 @@ Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds)
     }
   };
   for (size_t w = 0; w < ways; ++w) once(w);  // what is done at a first run is done then
-  int turns = kTurns;
   for (int turn = 0; turn < turns; ++turn) {
     for (size_t w = 0; w < ways; ++w)
       if (!out[w])
@@ -60,7 +59,7 @@ Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds)
     double best = prefers_kernels() ? INFINITY : median(times[0]);
     for (size_t w = 1; w < ways; ++w)
       if (!out[w]) best = std::min(best, median(times[w]));
-    if (best > kLong) turns = 5;
+    if (best > kLong) turns = std::min(turns, kTurnsOfLong);
     for (size_t w = 1; w < ways; ++w)
       if (!out[w] && turn > 0 && median(times[w]) > kHopeless * best) out[w] = true;
   }
@@ -105,6 +104,11 @@ Choices& kept_choices(bool on_disk) {
   static auto* lasting = new Choices(build_id().empty() ? std::nullopt : std::optional(DiskCache()));
   static auto* passing = new Choices(std::nullopt);
   return on_disk ? *lasting : *passing;
+}
+
+const char* name_of(Report::Kind kind) {
+  constexpr const char* kNames[] = {"product", "loops", "convolution", "layout"};
+  return kNames[static_cast<int>(kind)];
 }
 
 void report(Report r) {

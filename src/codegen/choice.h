@@ -17,8 +17,10 @@ struct Timing {
 
 // `milliseconds(way)` runs a way once; what it throws (std::exception) drops the way, but for way 0. The ways take
 // turns, so that a machine that grows slow as it heats does so for all. Another way than 0 has to be faster by kMargin.
+// At most `turns`, an odd number; ways that take milliseconds get fewer.
 inline constexpr double kMargin = 0.03;
-Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds);
+inline constexpr int kMostTurns = 7;
+Timing time_ways(size_t ways, const std::function<double(size_t)>& milliseconds, int turns = kMostTurns);
 
 // For tests: way 0 is chosen only where no other works; of a call on a CPU the way of that name, where it works. Such
 // choices are made anew, and not kept on disk.
@@ -44,13 +46,15 @@ Choices& kept_choices(bool on_disk);
 
 // The choices of this process so far, as graphs were made or first called: for people.
 struct Report {
-  enum class Kind : uint8_t { Product, Loops } kind = Kind::Product;
-  std::string what;                                  // the product, or the nest
+  enum class Kind : uint8_t { Product, Loops, Convolution, Layout } kind = Kind::Product;
+  std::string what;                                  // the call, the nest, or the graph
   std::string chosen;                                // the way's name
   std::vector<std::pair<std::string, double>> ways;  // and their milliseconds; none: the choice was known before
   double seconds = 0;                                // of the search
 };
 void report(Report r);
 std::vector<Report> reports();
+// "product", "loops", "convolution", "layout".
+const char* name_of(Report::Kind kind);
 
 }  // namespace braze::codegen

@@ -233,6 +233,27 @@ Frozen compile_frozen(const graph::Graph& captured, const Options& options, Dump
   return out;
 }
 
+std::vector<ConvolutionLayout> distinct_layouts(const graph::Graph& captured, const Options& options) {
+  std::vector<ConvolutionLayout> out{ConvolutionLayout::Auto};
+  auto on_cpu = [&](const graph::Node& n) {
+    return n.op == graph::Op::convolution && n.outputs[0].valid() &&
+           captured.type(n.outputs[0]).device.type == DeviceType::CPU;
+  };
+  const auto& nodes = captured.nodes();
+  if (std::none_of(nodes.begin(), nodes.end(), on_cpu)) return out;
+  std::vector<std::string> made;
+  for (ConvolutionLayout layout :
+       {ConvolutionLayout::Auto, ConvolutionLayout::Recorded, ConvolutionLayout::ChannelsLast}) {
+    Options with = options;
+    with.convolution_layout = layout;
+    std::string text = graph::print(passes::optimize(captured, with, targets_of(captured, with)));
+    if (std::find(made.begin(), made.end(), text) != made.end()) continue;
+    if (!made.empty()) out.push_back(layout);
+    made.push_back(std::move(text));
+  }
+  return out;
+}
+
 std::vector<const loop::Nest*> nests_of(const loop::Program& program) {
   std::vector<const loop::Nest*> nests;
   for (const loop::Item& item : program.items)

@@ -67,6 +67,10 @@ struct Frozen {
 };
 Frozen compile_frozen(const graph::Graph& captured, const Options& options, Dumps* dumps = nullptr);
 
+// The ways to lay out the convolutions of a graph that run on a CPU: what a rule says (options.convolution_layout Auto)
+// first, then those under which the passes make another graph of it. One: there is nothing to choose.
+std::vector<ConvolutionLayout> distinct_layouts(const graph::Graph& captured, const Options& options);
+
 // A graph as scheduled nests, without code: what compile() makes code of.
 loop::Program scheduled(const graph::Graph& captured, const Options& options);
 

@@ -23,6 +23,7 @@ void add(Targets& targets, Device device) {
 Targets targets_of(const graph::Graph& graph, const Options& options) {
   Targets targets{codegen::cpu_target(), {}};
   if (options.codegen == Codegen::Cpp) targets.cpu.strips = false;
+  targets.cpu.prefers_channels_last = options.convolution_layout == ConvolutionLayout::ChannelsLast;
   for (const graph::Value& v : graph.values()) add(targets, v.type.device);
   return targets;
 }

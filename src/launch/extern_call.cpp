@@ -10,7 +10,7 @@
 #include "graph/written.h"
 #include "launch/extern.h"
 #include "launch/packed_weight.h"
-#include "launch/timed_ways.h"
+#include "launch/timed_convolution.h"
 #include "launch/written_inputs.h"
 #include "trace/find_operator.h"
 #include "trace/kernel_launches.h"
@@ -196,10 +196,11 @@ std::vector<uint32_t> first_of_its_kind(const std::vector<loop::View>& views) {
 class BoxedCall : public ExternCall {
  public:
   BoxedCall(const runtime::Program& program, const plan::Extern& step, const std::vector<PyObject*>& constants,
-            const std::vector<bool>& frozen)
+            const std::vector<bool>& frozen, const std::shared_ptr<TuningTime>& time)
       : name_(step.call.name),
         keeps_strides_(name_ == trace::kLaunchKernel),
-        packed_(PackedWeight::make(program, step, frozen)) {
+        packed_(PackedWeight::make(program, step, frozen)),
+        convolution_(TimedConvolution::make(program.plan(), step, time)) {
     const loop::ExternCall& call = step.call;
     op_ = trace::find_operator(name_);
     BRAZE_CHECK(op_.has_value(), "PyTorch has no operator " + name_);
@@ -265,7 +266,10 @@ class BoxedCall : public ExternCall {
         stack.emplace_back(state.outputs[i].get(outputs_[i].spec, frame, call));
     if (packed_) packed_->replace(stack);
     std::vector<at::Tensor> copies = copy_written(stack);
-    op_->callBoxed(stack);
+    if (convolution_)
+      convolution_->run(*op_, stack);
+    else
+      op_->callBoxed(stack);
     if (writes_inputs_) note_inputs_written(true);
     if (writes_outputs_) {
       stack.clear();
@@ -460,6 +464,7 @@ class BoxedCall : public ExternCall {
   bool writes_inputs_ = false;  // in place
   bool keeps_strides_;          // of what it writes to: it was told them
   std::unique_ptr<PackedWeight> packed_;
+  std::unique_ptr<TimedConvolution> convolution_;
 };
 
 }  // namespace
@@ -495,7 +500,7 @@ std::vector<std::unique_ptr<ExternCall>> make_extern_calls(const runtime::Progra
     if (!step) continue;
     call = make_scalar_call(program, *step);
     if (!call) call = make_matmul_call(program, *step, time);
-    if (!call) call = std::make_unique<BoxedCall>(program, *step, constants, frozen);
+    if (!call) call = std::make_unique<BoxedCall>(program, *step, constants, frozen, time);
   }
   return calls;
 }

@@ -27,9 +27,10 @@ class MatmulCall : public ExternCall {
     for (uint32_t v : operands) views_.emplace_back(program, call.views[v]);
     auto one = [](const at::Scalar& s) { return s.toDouble() == 1; };
     row_bias_ = kind == Kind::Addmm && one(beta_) && views_[0].sizes.size() == 1 && views_[0].dtype == out_.dtype;
-    own_ =
-        (kind == Kind::Mm || (kind == Kind::Addmm && one(beta_) && one(alpha_) && views_[0].sizes.size() == 1)) &&
+    const bool floats =
         std::all_of(views_.begin(), views_.end(), [](const ViewSpec& v) { return v.dtype == c10::ScalarType::Float; });
+    own_ = (kind == Kind::Mm || (kind == Kind::Addmm && one(beta_) && one(alpha_) && views_[0].sizes.size() == 1)) &&
+           floats;
     const bool row_sums = kind == Kind::Mm || (kind == Kind::Addmm && row_bias_ && one(alpha_));
     const Target& target = codegen::cpu_target();
     half_ = row_sums &&
@@ -39,7 +40,8 @@ class MatmulCall : public ExternCall {
     const loop::BufferId out = call.outputs[0].buffer;
     const bool read =
         std::any_of(operands.begin(), operands.end(), [&](uint32_t v) { return call.views[v].buffer == out; });
-    if (time && own_ && !read) ways_ = std::make_unique<TimedWays>(time, program.plan().keeps_choices);
+    if (time && (own_ || (kind == Kind::Bmm && floats)) && !read)
+      ways_ = std::make_unique<TimedWays>(time, program.plan().keeps_choices);
   }
 
   void run(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const override {
@@ -69,20 +71,30 @@ class MatmulCall : public ExternCall {
           {"own kernel", [&] { return run_own(frame); }},
           {"oneDNN", [&] { return run_onednn(frame, call, state); }},
       };
-      const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
-      auto at = [&](runtime::Slot s) { return frame.value(s); };
-      const std::string what = std::string(kind_ == Kind::Mm ? "aten::mm " : "aten::addmm ") +
-                               std::to_string(at(a.sizes[0])) + "x" + std::to_string(at(b.sizes[1])) + " of " +
-                               std::to_string(at(a.sizes[1]));
-      // Of a weight that takes a good part of the caches no other layer's leaves much there.
-      constexpr int64_t kPart = 16;
-      const int64_t bytes = at(b.sizes[0]) * at(b.sizes[1]) * static_cast<int64_t>(sizeof(float));
-      const bool cold = bytes >= codegen::cpu_target().cache_bytes / kPart;
-      way = static_cast<int>(ways_->choose(key, what, ways, cold));
+      const size_t count = kind_ == Kind::Bmm ? kOneDnn : kWays;  // oneDNN's takes one matrix
+      way = static_cast<int>(ways_->choose(key, describe(frame), std::span(ways).first(count)));
     }
     if (way == kOwn && run_own(frame)) return;
     if (way == kOneDnn && run_onednn(frame, call, state)) return;
     run_library(frame, call, state);
+  }
+
+  TimedCall describe(const runtime::Frame& frame) const {
+    const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
+    auto at = [&](const ViewSpec& v, size_t from_end) { return frame.value(v.sizes[v.sizes.size() - from_end]); };
+    auto text = [](int64_t n) { return std::to_string(n); };
+    TimedCall call;
+    const int64_t batches = kind_ == Kind::Bmm ? at(a, 3) : 1;
+    call.what = std::string(kind_ == Kind::Mm    ? "aten::mm "
+                            : kind_ == Kind::Bmm ? "aten::bmm " + text(batches) + "x"
+                                                 : "aten::addmm ") +
+                text(at(a, 2)) + "x" + text(at(b, 1)) + " of " + text(at(a, 1));
+    // Of a weight that takes a good part of the caches no other layer's leaves much there. What is multiplied in
+    // batches was computed just before.
+    constexpr int64_t kPart = 16;
+    const int64_t bytes = at(b, 2) * at(b, 1) * static_cast<int64_t>(sizeof(float));
+    call.cold = kind_ != Kind::Bmm && bytes >= codegen::cpu_target().cache_bytes / kPart;
+    return call;
   }
 
   void run_library(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const {
@@ -162,8 +174,44 @@ class MatmulCall : public ExternCall {
         &g);
   }
 
+  // Blocks of columns of each batch by the pool's threads; false where the operands' layout is another.
+  bool run_batches(const runtime::Frame& frame) const {
+    const ViewSpec &a = views_[0], &b = views_[1];
+    auto at = [&](runtime::Slot s) { return frame.value(s); };
+    auto data = [&](const ViewSpec& v) { return static_cast<float*>(frame.pointer(v.buffer)) + at(v.offset); };
+    struct Batches {
+      runtime::GemmNT first;
+      int64_t a = 0, b = 0, c = 0;  // elements from one to the next
+      int64_t blocks = 0;
+    } p;
+    runtime::GemmNT& g = p.first;
+    g.m = at(a.sizes[1]), g.k = at(a.sizes[2]), g.n = at(b.sizes[2]);
+    if (g.m < 1 || g.n < 1 || g.k < 1 || at(a.strides[2]) != 1 || at(b.strides[1]) != 1 || at(out_.strides[2]) != 1)
+      return false;
+    g.a = data(a), g.lda = at(a.strides[1]);
+    g.b = data(b), g.ldb = at(b.strides[2]);
+    g.c = data(out_), g.ldc = at(out_.strides[1]);
+    p.a = at(a.strides[0]), p.b = at(b.strides[0]), p.c = at(out_.strides[0]);
+    p.blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
+    parallel_for(
+        0, at(a.sizes[0]) * p.blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
+        [](void* ctx, int64_t lo, int64_t hi) {
+          auto& p = *static_cast<const Batches*>(ctx);
+          while (lo < hi) {
+            const int64_t batch = lo / p.blocks, from = lo % p.blocks, to = std::min(p.blocks, from + hi - lo);
+            runtime::GemmNT g = p.first;
+            g.a += batch * p.a, g.b += batch * p.b, g.c += batch * p.c;
+            runtime::gemm_nt(g, from * runtime::kGemmColumns, std::min(g.n, to * runtime::kGemmColumns));
+            lo += to - from;
+          }
+        },
+        &p);
+    return true;
+  }
+
   // False where the operands' layout is another.
   bool run_own(const runtime::Frame& frame) const {
+    if (kind_ == Kind::Bmm) return run_batches(frame);
     runtime::GemmNT g;
     g.a = read_layer<float>(frame, g);
     if (!g.a) return false;

@@ -8,6 +8,7 @@
 #include "launch/cuda_graph.h"
 #include "launch/frozen_runnable.h"
 #include "launch/split_runnable.h"
+#include "launch/tuned_layout.h"
 
 namespace braze::launch {
 
@@ -122,16 +123,21 @@ class InferenceRunnable : public Runnable {
 
 }  // namespace
 
-std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts) {
+std::unique_ptr<Runnable> make_laid_out(Captured captured, const Options& options, bool texts) {
   if (options.freezing) {
     if (auto frozen = make_frozen_runnable(captured, options, texts)) return frozen;
     Options plain = options;
     plain.freezing = false;
-    return make_runnable(std::move(captured), plain, texts);
+    return make_laid_out(std::move(captured), plain, texts);
   }
   if (options.cuda_graphs)
     if (auto split = make_split_runnable(captured, options, texts)) return split;
   return std::make_unique<InferenceRunnable>(std::move(captured), options, texts);
+}
+
+std::unique_ptr<Runnable> make_runnable(Captured captured, const Options& options, bool texts) {
+  if (auto tuned = make_tuned_layout(captured, options, texts)) return tuned;
+  return make_laid_out(std::move(captured), options, texts);
 }
 
 }  // namespace braze::launch

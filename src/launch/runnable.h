@@ -5,6 +5,8 @@
 
 namespace braze::launch {
 
+// As make_runnable, in the layout that options and rules give.
+std::unique_ptr<Runnable> make_laid_out(Captured captured, const Options& options, bool texts);
 // Numbers of the inputs that callers hand in.
 std::vector<uint32_t> inputs_without_constants(const graph::Graph& graph);
 // `objects`: the inputs named by `given`, or all inputs.

@@ -41,7 +41,8 @@ bool fits(const Graph& g, const Targets& targets, const Node& n, bool packed) {
       target.prefers_channels_last || (halves && y.device.type == DeviceType::CPU) ||
       (packed && y.device.type == DeviceType::CPU && (is_elementwise(g, n) || graph::is_depthwise(g, n, targets)));
   return prefers && y.dim() == 4 && y.dtype != DType::F64 && transposed && !*transposed && groups &&
-         (g.arena().is_const(*groups, 1) || graph::is_depthwise(g, n, targets));
+         (g.arena().is_const(*groups, 1) || graph::is_depthwise(g, n, targets) ||
+          (target.prefers_channels_last && y.device.type == DeviceType::CPU));
 }
 
 class Pass {

@@ -1,6 +1,6 @@
-// Layout: convolutions that prefer it (on GPUs, and with packed weights) read and write channels-last, which is the
-// layout of the fast kernels; what lies between them follows, so that data is reordered once at the region's edge
-// instead of twice per convolution.
+// Layout: convolutions that prefer it (on GPUs, with packed weights, and where Target::prefers_channels_last says so)
+// read and write channels-last, which is the layout of the fast kernels; what lies between them follows, so that data
+// is reordered once at the region's edge instead of twice per convolution.
 #pragma once
 #include "graph/graph.h"
 #include "graph/targets.h"

@@ -14,7 +14,9 @@ namespace {
 
 bool always(const Options&) { return true; }
 bool with_patterns(const Options& options) { return options.patterns; }
-bool with_reordering(const Options& options) { return options.reordering; }
+bool with_layouts(const Options& options) {
+  return options.reordering && options.convolution_layout != ConvolutionLayout::Recorded;
+}
 bool with_packed_weights(const Options& options) { return options.freezing && options.packs_weights; }
 bool draws_by_philox(const Options& options) { return options.rng == Rng::Philox; }
 

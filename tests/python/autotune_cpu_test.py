@@ -168,6 +168,149 @@ def test_without_onednn():
     assert made[0]["ways"][2] == ("oneDNN", -1.0) and made[0]["chosen"] != "oneDNN"
 
 
+BATCHES = {  # each row of the second operand a column of the product, which the kernel takes as it lies
+    "batches of dense columns": (lambda q, k, v: q @ k.transpose(1, 2), True),
+    "scores, and what they weigh": (lambda q, k, v: (q @ k.transpose(1, 2)).softmax(-1) @ v, True),
+    "dense rows": (lambda q, k, v: q @ v, False),
+    "a shared operand": (lambda q, k, v: q @ k[:1].expand_as(k).transpose(1, 2), True),
+    "every other row": (lambda q, k, v: q[:, ::2] @ k[:, ::3].transpose(1, 2), True),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 5, 33])
+@pytest.mark.parametrize("name", BATCHES)
+def test_products_in_batches(others, name, rows):
+    f, fits = BATCHES[name]
+    _C._prefer_kernels(True, "own kernel")
+    before = len(_C._tuned())
+    q, k, v = R(12, rows, 40), R(12, 61, 40), R(12, 40, 61)
+    if "weigh" in name:
+        v = R(12, 61, 40)
+    compiled = tuned(f)
+    for _ in range(2):
+        agrees(compiled(q, k, v), f(q, k, v), 1e-4)
+    made = [t for t in _C._tuned()[before:] if t.get("product", "").startswith("aten::bmm 12x")]
+    assert made and (not fits or made[0]["chosen"] == "own kernel")
+
+
+CONVOLUTIONS = {
+    "windows": (dict(kernel_size=3, padding=1), True),
+    "windows apart": (dict(kernel_size=(5, 2), stride=(2, 3), padding=(0, 1), bias=False), True),
+    "windows of one element": (dict(kernel_size=1), True),
+    "the same, apart": (dict(kernel_size=1, stride=2), True),
+    "dilated windows": (dict(kernel_size=3, dilation=2), False),
+    "groups": (dict(kernel_size=3, groups=4), False),
+}
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_by_other_ways(others, name, last):
+    geometry, fits = CONVOLUTIONS[name]
+    layer, x = torch.nn.Conv2d(120, 72, **geometry), R(3, 120, 40, 39)
+    if last:
+        layer, x = layer.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    _C._prefer_kernels(True, "matrix product")
+    before = len(_C._tuned())
+    compiled = tuned(layer, options={"convolution_layout": "recorded"})
+    with torch.no_grad():
+        for _ in range(2):
+            got, want = compiled(x), layer(x)
+            agrees(got, want, 1e-4)
+            assert got.stride() == want.stride()
+    chosen = [t["chosen"] for t in _C._tuned()[before:] if "convolution" in t]
+    fits = fits and (not last or name == "windows of one element")
+    assert chosen == (["matrix product"] if fits else [])
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        nn = torch.nn
+        self.first, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.groups, self.wide = nn.Conv2d(16, 16, 3, groups=4), nn.Conv2d(16, 32, 1, bias=False)
+        self.last = nn.Linear(32, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.first(x))), 2)
+        y = self.groups(x)
+        z = self.wide(F.silu(y)) + y.repeat(1, 2, 1, 1)
+        return self.last(z.mean((2, 3))), y, z
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+def test_the_layout_of_a_net(others, freezing):
+    net, x = Net().eval(), R(2, 3, 20, 22)
+    with torch.no_grad():
+        want = net(x)
+        compiled = tuned(net, options={"freezing": freezing, "disk_cache": False})
+        e = braze.explain(compiled, x)
+        (made,) = e.layouts
+        assert made["layout"] == "3 convolutions" and made["chosen"] != "by rule"
+        assert made["ways"][0][0] == "by rule" and all(ms > 0 for _, ms in made["ways"])
+        assert "layout 3 convolutions: " in str(e)
+        before = len(_C._tuned())
+        for got in e.output, compiled(x), compiled(x):
+            agrees(got, want, 1e-4)
+            assert [t.stride() for t in got] == [t.stride() for t in want]
+        assert not [t for t in _C._tuned()[before:] if "layout" in t and t["ways"]]
+        with torch.no_grad():
+            net.last.weight.mul_(2)
+        agrees(compiled(x), net(x), 1e-4)
+
+
+@pytest.mark.parametrize("layout", ["auto", "recorded", "channels_last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_layout_by_name(layout, dtype):
+    net, x = Net().eval().to(dtype), R(2, 3, 20, 22, dtype=dtype)
+    compiled = braze.compile(net, fullgraph=True, options={"convolution_layout": layout})
+    with torch.no_grad():
+        got, want = compiled(x), net(x)
+    agrees(got, want, 5e-2 if dtype == torch.bfloat16 else 1e-4)
+    assert [t.stride() for t in got] == [t.stride() for t in want]
+    with pytest.raises(TypeError, match="'auto' or 'recorded' or 'channels_last'"):
+        braze.compile(net, options={"convolution_layout": "last"})
+
+
+def test_a_layout_for_each_size(others):
+    net = Net().eval()
+    compiled = tuned(net, dynamic=True, options={"disk_cache": False})
+    with torch.no_grad():
+        for h, w, fresh in (20, 22, 1), (24, 18, 1), (20, 22, 0), (24, 18, 0):
+            before = len(_C._tuned())
+            x = R(2, 3, h, w)
+            agrees(compiled(x), net(x), 1e-4)
+            assert len([t for t in _C._tuned()[before:] if "layout" in t]) == fresh
+
+
+def test_what_may_not_run_twice_has_the_layout_of_the_rule(others):
+    net = Net().eval()
+
+    def counted(x, calls):
+        calls.add_(1)
+        return net(x)[0] + calls
+
+    x, calls = R(2, 3, 20, 22), torch.zeros(())
+    with torch.no_grad():
+        e = braze.explain(tuned(counted), x, calls)
+        assert calls.item() == 1 and not e.layouts
+        agrees(e.output, net(x)[0] + 1, 1e-4)
+        assert not braze.explain(tuned(lambda x: F.dropout(net(x)[0], 0.5)), x).layouts
+    assert not braze.explain(tuned(lambda x: net(x)[0].sum()), x).layouts  # it has a backward
+
+
+def test_errors_in_a_graph_whose_layout_is_timed():
+    net = Net().eval()
+    take = tuned(lambda x, i: net(x)[2][i], options={"disk_cache": False})
+    x = R(2, 3, 20, 22)
+    with torch.no_grad():
+        for _ in range(2):
+            with pytest.raises(IndexError, match="index 7 is out of bounds"):
+                take(x, torch.tensor([0, 7]))
+        for _ in range(2):
+            agrees(take(x, torch.tensor([1])), net(x)[2][[1]], 1e-4)
+
+
 PROGRAM = """
 import sys, torch, braze
 torch.manual_seed(0)
@@ -180,10 +323,23 @@ print([[(t["chosen"], bool(t["ways"])) for t in tuned] for tuned in (e.products,
 """
 
 
+LAYOUTS = """
+import sys, torch, braze
+torch.manual_seed(0)
+net, x = torch.nn.Sequential(torch.nn.Conv2d(8, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 8, 3)), torch.randn(2, 8, 20, 21)
+with torch.no_grad():
+    f = braze.compile(net, fullgraph=True, options={"autotune_seconds": int(sys.argv[1])})
+    e = braze.explain(f, x)
+    torch.testing.assert_close(e.output, net(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(f(x), net(x), rtol=1e-4, atol=1e-4)
+print([[(t["chosen"], bool(t["ways"])) for t in tuned] for tuned in (e.layouts, e.convolutions)])
+"""
+
+
 def test_choices_are_kept_on_disk(tmp_path):
-    def run(seconds, **more):
+    def run(seconds, program=PROGRAM, **more):
         made = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(seconds)],
+            [sys.executable, "-c", program, str(seconds)],
             env=os.environ | {"BRAZE_CACHE_DIR": str(tmp_path / "cache"), **more},
             capture_output=True,
             text=True,
@@ -202,3 +358,9 @@ def test_choices_are_kept_on_disk(tmp_path):
     assert again[0] == known[0] and sorted(again[1]) == sorted(known[1])
     anew = run(9, BRAZE_FORCE_DISABLE_CACHES="1")
     assert [len(tuned) for tuned in anew] == [1, len(loops)] and all(timed for tuned in anew for _, timed in tuned)
+    ((layout, timed),), convolutions = run(10, LAYOUTS)
+    assert timed and len(convolutions) == 2 and all(timed for _, timed in convolutions)
+    for seconds in 10, 9:
+        again = run(seconds, LAYOUTS)
+        assert again[0] == [(layout, False)] and not any(timed for _, timed in again[1])
+        assert len(again[1]) == (0 if layout == "channels_last" else 2)  # those are timed in the other layout

@@ -44,6 +44,18 @@ TEST(TimeWays, WhatFailsOrIsHopelessIsLeftAtThat) {
   EXPECT_THROW(time_ways(2, [](size_t) -> double { throw std::runtime_error("the library"); }), std::runtime_error);
 }
 
+TEST(TimeWays, AsManyTurnsAsThereIsTimeFor) {
+  auto runs = [](double ms, int turns) {
+    int n = 0;
+    time_ways(2, [&](size_t w) { return n += w == 0, ms; }, turns);
+    return n;
+  };
+  EXPECT_EQ(runs(0.1, kMostTurns), 1 + kMostTurns);  // and one to begin with
+  EXPECT_EQ(runs(0.1, 3), 4);
+  EXPECT_EQ(runs(50, 3), 4);
+  EXPECT_LT(runs(50, kMostTurns), runs(0.1, kMostTurns));
+}
+
 TEST(KeptChoices, InTheProcessAndOnDisk) {
   char name[] = "/tmp/braze_choices_XXXXXX";
   std::string root = mkdtemp(name);
