@@ -38,9 +38,10 @@ class Outputs {
 
 class TunedLayout : public Runnable {
  public:
-  TunedLayout(Captured captured, std::vector<ConvolutionLayout> layouts, const Options& options, bool texts)
+  TunedLayout(Captured captured, std::vector<ConvolutionLayout> layouts, std::unique_ptr<RunTwice> twice,
+              const Options& options, bool texts)
       : symbols_(captured.graph.size_symbols.size()),
-        twice_(captured.graph),
+        twice_(std::move(twice)),
         timed_(share_of(options), options.disk_cache) {
     const auto& nodes = captured.graph.nodes();
     call_.kind = codegen::Report::Kind::Layout;
@@ -73,7 +74,7 @@ class TunedLayout : public Runnable {
     int way = timed_.known(sizes);
     if (way < 0) {
       if (!first->run(inputs, n, outputs, m, symbols)) return false;
-      if (twice_.now(inputs, n)) choose(inputs, n, m, symbols, sizes);
+      if (twice_->now(inputs, n)) choose(inputs, n, m, symbols, sizes);
       return true;
     }
     const std::shared_ptr<Runnable> chosen = ways_[static_cast<size_t>(way)];
@@ -106,7 +107,7 @@ class TunedLayout : public Runnable {
   }
 
   const size_t symbols_;
-  RunTwice twice_;
+  std::unique_ptr<RunTwice> twice_;
   TimedWays timed_;
   TimedCall call_;
   std::vector<const char*> names_;
@@ -122,9 +123,9 @@ std::unique_ptr<Runnable> make_tuned_layout(Captured& captured, const Options& o
     return nullptr;
   std::vector<ConvolutionLayout> layouts = driver::distinct_layouts(captured.graph, options);
   if (layouts.size() < 2) return nullptr;
-  RunTwice twice(captured.graph);
-  if (!twice.why_not().empty() || twice.on_gpu()) return nullptr;
-  return std::make_unique<TunedLayout>(std::move(captured), std::move(layouts), options, texts);
+  auto twice = std::make_unique<RunTwice>(captured.graph);
+  if (!twice->why_not().empty() || twice->on_gpu()) return nullptr;
+  return std::make_unique<TunedLayout>(std::move(captured), std::move(layouts), std::move(twice), options, texts);
 }
 
 }  // namespace braze::launch

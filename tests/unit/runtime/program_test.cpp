@@ -160,6 +160,9 @@ TEST(Program, ExternBindsAnUnbackedSymbolAndAllocatesLate) {
 }
 
 TEST(Program, StepOverhead) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's checks take most of the time";
+#endif
   Fixture f(false);
   f.kernels[0] = nothing;
   for (int i = 0; i < 98; ++i) f.plan->steps.emplace_back(plan::Launch{"c", 0, {1, 2}, {f.plan->buffers[0].sizes[0]}});
