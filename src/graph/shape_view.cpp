@@ -44,6 +44,14 @@ std::optional<Sizes> resolve(const Call& c, const TensorType& x, const Sizes& wa
   return out;
 }
 
+// Whether x keeps its strides when it is viewed with the sizes that it has: dimensions of one get new ones. Where sizes
+// are open the general rule may find no proof, and a stride of such a dimension is nobody's.
+bool keeps_strides(const sym::ExprArena& arena, const TensorType& x) {
+  auto known = [&](Expr e) { return arena.as_const(e).has_value(); };
+  return std::none_of(x.sizes.begin(), x.sizes.end(), [&](Expr s) { return arena.is_const(s, 1); }) ||
+         !std::all_of(x.sizes.begin(), x.sizes.end(), known) || !std::all_of(x.strides.begin(), x.strides.end(), known);
+}
+
 // Strides under which x's storage shows `sizes`, if there are any: groups of x's dimensions that are contiguous among
 // themselves are cut into the new dimensions.
 std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Sizes& sizes) {
@@ -52,7 +60,7 @@ std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Size
   if (arena.is_const(n, 0)) return sizes == x.sizes ? x.strides : contiguous_strides(arena, sizes);
   if (arena.range(n).lo < 1 && !arena.depends_on_data(n)) return std::nullopt;
   if (x.dim() == 0) return Sizes(sizes.size(), arena.constant(1));
-  if (sizes == x.sizes) return x.strides;
+  if (sizes == x.sizes && keeps_strides(arena, x)) return x.strides;
   Sizes out(sizes.size());
   auto at = static_cast<int64_t>(sizes.size()) - 1;
   Expr chunk_base = x.strides.back(), have = arena.constant(1), made = arena.constant(1);
@@ -101,7 +109,7 @@ Types view(const Call& c, const TensorType& x, const Sizes& wanted) {
   if (!sizes) return std::nullopt;
   if (is_contiguous(c.arena(), x)) {
     // The general rule gives the same; this one needs no proofs.
-    if (*sizes == x.sizes) return one(over(x, x.sizes, x.strides, x.offset));
+    if (*sizes == x.sizes && keeps_strides(c.arena(), x)) return one(over(x, x.sizes, x.strides, x.offset));
     bool ones = std::any_of(x.sizes.begin(), x.sizes.end(), [&](Expr s) { return c.arena().is_const(s, 1); });
     if (!ones || x.strides == contiguous_strides(c.arena(), x.sizes)) {
       Sizes strides = contiguous_strides(c.arena(), *sizes);

@@ -373,3 +373,14 @@ def test_what_is_resized_lies_as_eagers(fn):
     got, want = braze.compile(fn)(x), fn(x)
     for g, w in zip(*(r if isinstance(r, tuple) else (r,) for r in (got, want))):
         assert torch.equal(g, w) and g.stride() == w.stride()
+
+
+@pytest.mark.parametrize(
+    "sizes, strides", [((1, 3, 3, 3), (27, 3, 9, 1)), ((3, 1, 4), (4, 100, 1)), ((1, 1), (7, 5)), ((2, 1), (1, 9))]
+)
+def test_a_view_of_the_same_sizes_gives_dimensions_of_one_new_strides(sizes, strides):
+    x = torch.arange(99.0).as_strided(sizes, strides)
+    f = lambda x: (x.view(sizes), x.reshape(sizes) + 1, (x * 2).view(sizes).clone())
+    got = braze.compile(f, fullgraph=True)(x)
+    for a, b in zip(got, f(x)):
+        assert torch.equal(a, b) and a.stride() == b.stride()
