@@ -234,13 +234,13 @@ Frozen compile_frozen(const graph::Graph& captured, const Options& options, Dump
 }
 
 std::vector<ConvolutionLayout> distinct_layouts(const graph::Graph& captured, const Options& options) {
-  std::vector<ConvolutionLayout> out{ConvolutionLayout::Auto};
   auto on_cpu = [&](const graph::Node& n) {
     return n.op == graph::Op::convolution && n.outputs[0].valid() &&
            captured.type(n.outputs[0]).device.type == DeviceType::CPU;
   };
   const auto& nodes = captured.nodes();
-  if (std::none_of(nodes.begin(), nodes.end(), on_cpu)) return out;
+  if (std::none_of(nodes.begin(), nodes.end(), on_cpu)) return {ConvolutionLayout::Auto};
+  std::vector<ConvolutionLayout> out;
   std::vector<std::string> made;
   for (ConvolutionLayout layout :
        {ConvolutionLayout::Auto, ConvolutionLayout::Recorded, ConvolutionLayout::ChannelsLast}) {
@@ -248,7 +248,7 @@ std::vector<ConvolutionLayout> distinct_layouts(const graph::Graph& captured, co
     with.convolution_layout = layout;
     std::string text = graph::print(passes::optimize(captured, with, targets_of(captured, with)));
     if (std::find(made.begin(), made.end(), text) != made.end()) continue;
-    if (!made.empty()) out.push_back(layout);
+    out.push_back(layout);
     made.push_back(std::move(text));
   }
   return out;

@@ -81,18 +81,18 @@ class MatmulCall : public ExternCall {
 
   TimedCall describe(const runtime::Frame& frame) const {
     const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
-    auto at = [&](const ViewSpec& v, size_t from_end) { return frame.value(v.sizes[v.sizes.size() - from_end]); };
+    auto at = [&](const ViewSpec& v, size_t d) { return frame.value(of_matrix(v.sizes, d)); };
     auto text = [](int64_t n) { return std::to_string(n); };
     TimedCall call;
-    const int64_t batches = kind_ == Kind::Bmm ? at(a, 3) : 1;
+    const int64_t batches = kind_ == Kind::Bmm ? frame.value(a.sizes[0]) : 1;
     call.what = std::string(kind_ == Kind::Mm    ? "aten::mm "
                             : kind_ == Kind::Bmm ? "aten::bmm " + text(batches) + "x"
                                                  : "aten::addmm ") +
-                text(at(a, 2)) + "x" + text(at(b, 1)) + " of " + text(at(a, 1));
+                text(at(a, 0)) + "x" + text(at(b, 1)) + " of " + text(at(a, 1));
     // Of a weight that takes a good part of the caches no other layer's leaves much there. What is multiplied in
     // batches was computed just before.
     constexpr int64_t kPart = 16;
-    const int64_t bytes = at(b, 2) * at(b, 1) * static_cast<int64_t>(sizeof(float));
+    const int64_t bytes = at(b, 0) * at(b, 1) * static_cast<int64_t>(sizeof(float));
     call.cold = kind_ != Kind::Bmm && bytes >= codegen::cpu_target().cache_bytes / kPart;
     return call;
   }
@@ -141,81 +141,66 @@ class MatmulCall : public ExternCall {
     const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
     return runtime::gemm_nt_pays(frame.value(a.sizes[0]), frame.value(b.sizes[1]), frame.value(a.sizes[1]));
   }
-  // The operands of a layer whose weight has a row for each column of the result, but for `a`, whose data is returned;
-  // nullptr where there is nothing to do, or the layout is another.
+  // Of a list with an entry for each dimension: of a matrix's rows (0) or columns (1), behind those of batches.
+  static runtime::Slot of_matrix(const std::vector<runtime::Slot>& list, size_t d) { return list[list.size() - 2 + d]; }
+  // The operands of a layer (of the first one of a batch) whose weight has a row for each column of the result, but for
+  // `a`, whose data is returned; nullptr where there is nothing to do, or the layout is another.
   template <class T, class Gemm>
   const T* read_layer(const runtime::Frame& frame, Gemm& g) const {
     const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
     auto at = [&](runtime::Slot s) { return frame.value(s); };
+    auto size = [&](const ViewSpec& v, size_t d) { return at(of_matrix(v.sizes, d)); };
+    auto stride = [&](const ViewSpec& v, size_t d) { return at(of_matrix(v.strides, d)); };
     auto data = [&](const ViewSpec& v) { return static_cast<T*>(frame.pointer(v.buffer)) + at(v.offset); };
-    g.m = at(a.sizes[0]), g.k = at(a.sizes[1]), g.n = at(b.sizes[1]);
-    if (g.m < 1 || g.n < 1 || g.k < 1 || at(a.strides[1]) != 1 || at(b.strides[0]) != 1 || at(out_.strides[1]) != 1)
-      return nullptr;
+    g.m = size(a, 0), g.k = size(a, 1), g.n = size(b, 1);
+    if (g.m < 1 || g.n < 1 || g.k < 1 || stride(a, 1) != 1 || stride(b, 0) != 1 || stride(out_, 1) != 1) return nullptr;
     if (kind_ == Kind::Addmm) {
       if (at(views_[0].sizes[0]) != g.n || at(views_[0].strides[0]) != 1) return nullptr;
       g.bias = data(views_[0]);
     }
-    g.lda = at(a.strides[0]);
-    g.b = data(b), g.ldb = at(b.strides[1]);
-    g.c = data(out_), g.ldc = at(out_.strides[0]);
+    g.lda = stride(a, 0);
+    g.b = data(b), g.ldb = stride(b, 1);
+    g.c = data(out_), g.ldc = stride(out_, 0);
     return data(a);
   }
   static constexpr int64_t kTask = 200'000;  // multiplications, or elements, that are worth another thread
-  // Blocks of columns by the pool's threads.
+  struct Batches {
+    int64_t count = 1, a = 0, b = 0, c = 0;  // and elements from one to the next
+  };
+  // Blocks of columns, of each batch, by the pool's threads.
   template <auto multiply, class Gemm>
-  static void run_columns(Gemm& g) {
-    const int64_t blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
+  static void run_columns(const Gemm& g, const Batches& batches = {}) {
+    struct Work {
+      const Gemm& first;
+      const Batches& batches;
+      int64_t blocks;
+    } work{g, batches, (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns};
     parallel_for(
-        0, blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
+        0, batches.count * work.blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
         [](void* ctx, int64_t lo, int64_t hi) {
-          auto& p = *static_cast<const Gemm*>(ctx);
-          multiply(p, lo * runtime::kGemmColumns, std::min(p.n, hi * runtime::kGemmColumns));
-        },
-        &g);
-  }
-
-  // Blocks of columns of each batch by the pool's threads; false where the operands' layout is another.
-  bool run_batches(const runtime::Frame& frame) const {
-    const ViewSpec &a = views_[0], &b = views_[1];
-    auto at = [&](runtime::Slot s) { return frame.value(s); };
-    auto data = [&](const ViewSpec& v) { return static_cast<float*>(frame.pointer(v.buffer)) + at(v.offset); };
-    struct Batches {
-      runtime::GemmNT first;
-      int64_t a = 0, b = 0, c = 0;  // elements from one to the next
-      int64_t blocks = 0;
-    } p;
-    runtime::GemmNT& g = p.first;
-    g.m = at(a.sizes[1]), g.k = at(a.sizes[2]), g.n = at(b.sizes[2]);
-    if (g.m < 1 || g.n < 1 || g.k < 1 || at(a.strides[2]) != 1 || at(b.strides[1]) != 1 || at(out_.strides[2]) != 1)
-      return false;
-    g.a = data(a), g.lda = at(a.strides[1]);
-    g.b = data(b), g.ldb = at(b.strides[2]);
-    g.c = data(out_), g.ldc = at(out_.strides[1]);
-    p.a = at(a.strides[0]), p.b = at(b.strides[0]), p.c = at(out_.strides[0]);
-    p.blocks = (g.n + runtime::kGemmColumns - 1) / runtime::kGemmColumns;
-    parallel_for(
-        0, at(a.sizes[0]) * p.blocks, std::max<int64_t>(1, kTask / (runtime::kGemmColumns * g.m * g.k)),
-        [](void* ctx, int64_t lo, int64_t hi) {
-          auto& p = *static_cast<const Batches*>(ctx);
+          auto& w = *static_cast<const Work*>(ctx);
           while (lo < hi) {
-            const int64_t batch = lo / p.blocks, from = lo % p.blocks, to = std::min(p.blocks, from + hi - lo);
-            runtime::GemmNT g = p.first;
-            g.a += batch * p.a, g.b += batch * p.b, g.c += batch * p.c;
-            runtime::gemm_nt(g, from * runtime::kGemmColumns, std::min(g.n, to * runtime::kGemmColumns));
+            const int64_t batch = lo / w.blocks, from = lo % w.blocks, to = std::min(w.blocks, from + hi - lo);
+            Gemm one = w.first;
+            one.a += batch * w.batches.a, one.b += batch * w.batches.b, one.c += batch * w.batches.c;
+            multiply(one, from * runtime::kGemmColumns, std::min(one.n, to * runtime::kGemmColumns));
             lo += to - from;
           }
         },
-        &p);
-    return true;
+        &work);
   }
 
   // False where the operands' layout is another.
   bool run_own(const runtime::Frame& frame) const {
-    if (kind_ == Kind::Bmm) return run_batches(frame);
     runtime::GemmNT g;
     g.a = read_layer<float>(frame, g);
     if (!g.a) return false;
-    run_columns<runtime::gemm_nt>(g);
+    Batches batches;
+    if (kind_ == Kind::Bmm) {
+      auto step = [&](const ViewSpec& v) { return frame.value(v.strides[0]); };
+      batches = {frame.value(views_[0].sizes[0]), step(views_[0]), step(views_[1]), step(out_)};
+    }
+    run_columns<runtime::gemm_nt>(g, batches);
     return true;
   }
 

@@ -11,7 +11,8 @@
 namespace braze::launch {
 namespace {
 
-constexpr int64_t kShares = 3;  // of the time: one is for the layouts, the others for what each makes
+// Of the time: one share is for the layouts, the others are for what each makes.
+int64_t shares(size_t layouts) { return 1 + static_cast<int64_t>(layouts); }
 
 const char* text_of(ConvolutionLayout layout) {
   return layout == ConvolutionLayout::Auto ? "by rule" : names_of(layout)[static_cast<size_t>(layout)].data();
@@ -42,7 +43,7 @@ class TunedLayout : public Runnable {
               const Options& options, bool texts)
       : symbols_(captured.graph.size_symbols.size()),
         twice_(std::move(twice)),
-        timed_(share_of(options), options.disk_cache) {
+        timed_(share_of(options, layouts.size()), options.disk_cache) {
     const auto& nodes = captured.graph.nodes();
     call_.kind = codegen::Report::Kind::Layout;
     call_.what = std::to_string(std::count_if(nodes.begin(), nodes.end(),
@@ -54,22 +55,21 @@ class TunedLayout : public Runnable {
     describe(with, more);
     call_.more = graph::print(captured.graph) + more.bytes();
     for (ConvolutionLayout layout : layouts) names_.push_back(text_of(layout));
+    with.autotune_seconds = options.autotune_seconds / shares(layouts.size());
     // Of known sizes the choice may be known, too.
     if (symbols_ == 0)
       if (int way = timed_.recall({}, call_, names_); way >= 0) layouts = {layouts[static_cast<size_t>(way)]};
-    with.autotune_seconds = options.autotune_seconds / kShares;
     for (ConvolutionLayout layout : layouts) {
       with.convolution_layout = layout;
-      ways_.push_back(make_laid_out(copy_of(captured), with, texts));
+      Captured taken = layout == layouts.back() ? std::move(captured) : copy_of(captured);
+      ways_.push_back(make_laid_out(std::move(taken), with, texts));
     }
-    for (PyObject* constant : captured.constants) Py_DECREF(constant);
   }
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {
     // Ours, too, for as long as it runs: another call may find out which one stays.
     const std::shared_ptr<Runnable> first = ways_[0];
-    if (ways_.size() == 1) return first->run(inputs, n, outputs, m, symbols);
-    if (symbols_ > 0 && !symbols) return first->run(inputs, n, outputs, m, symbols);
+    if (ways_.size() == 1 || (symbols_ > 0 && !symbols)) return first->run(inputs, n, outputs, m, symbols);
     const std::span<const int64_t> sizes(symbols, symbols ? symbols_ : 0);
     int way = timed_.known(sizes);
     if (way < 0) {
@@ -85,9 +85,9 @@ class TunedLayout : public Runnable {
   Report report() const override { return ways_[0]->report(); }
 
  private:
-  static std::shared_ptr<TuningTime> share_of(const Options& options) {
+  static std::shared_ptr<TuningTime> share_of(const Options& options, size_t layouts) {
     auto time = std::make_shared<TuningTime>();
-    time->seconds = static_cast<double>(options.autotune_seconds) / kShares;
+    time->seconds = static_cast<double>(options.autotune_seconds) / static_cast<double>(shares(layouts));
     return time;
   }
 
@@ -118,11 +118,11 @@ class TunedLayout : public Runnable {
 }  // namespace
 
 std::unique_ptr<Runnable> make_tuned_layout(Captured& captured, const Options& options, bool texts) {
-  if (options.autotune_seconds < kShares || options.convolution_layout != ConvolutionLayout::Auto ||
+  if (options.autotune_seconds <= 0 || options.convolution_layout != ConvolutionLayout::Auto ||
       options.freezing_discard_parameters)  // which the next way's first call would be without
     return nullptr;
   std::vector<ConvolutionLayout> layouts = driver::distinct_layouts(captured.graph, options);
-  if (layouts.size() < 2) return nullptr;
+  if (layouts.size() < 2 || options.autotune_seconds < shares(layouts.size())) return nullptr;
   auto twice = std::make_unique<RunTwice>(captured.graph);
   if (!twice->why_not().empty() || twice->on_gpu()) return nullptr;
   return std::make_unique<TunedLayout>(std::move(captured), std::move(layouts), std::move(twice), options, texts);
