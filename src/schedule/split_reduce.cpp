@@ -25,9 +25,12 @@ using loop::ReduceKind;
 using loop::Stage;
 using loop::ValId;
 
-constexpr int64_t kWorth = 1 << 16;                      // elements
-constexpr int64_t kFewRows = 16;                         // results that are too few to be the parallel points
-constexpr int64_t kFewColumns = 256;                     // the same where the results are the vector
+constexpr int64_t kWorth = 1 << 16;   // elements
+constexpr int64_t kFewRows = 16;      // results that are too few to be the parallel points
+constexpr int64_t kFewColumns = 256;  // the same where the results are the vector
+// Of more columns each piece has whole rows, which memory gives faster than some columns of all rows, where the passes
+// are long: elements; points beside the columns; columns that are a page; rows, pieces.
+constexpr int64_t kWorthRows = 1 << 20, kFewUnits = 16, kPage = 1024, kLeastRows = 64, kRowPieces = 32;
 constexpr int64_t kBlocksEach = 4, kBlockColumns = 128;  // GPU: blocks that fill a multiprocessor; columns of one
 constexpr int64_t kLeastBlockPiece = 4096,
                   kLeastBlockRows = 32;  // GPU: elements of a row, or rows, that are worth a block
@@ -485,9 +488,15 @@ bool split(Program& p, const Nest& n, const Target& target, bool open, std::vect
     int64_t least = std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / *rest);
     pieces = first ? pieces_of(*first, least, wanted, 2) : wanted;
   } else {
-    if (*points >= (columns ? kFewColumns : kFewRows)) return false;
     int64_t least = std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, *rest * (columns ? *points : 1)));
-    pieces = first ? pieces_of(*first, least, kPieces, 8) : kOpenPieces;
+    int64_t wanted = kPieces;
+    if (*points >= (columns ? kFewColumns : kFewRows)) {
+      if (!columns || !first || most < kWorthRows / *points / *rest) return false;
+      auto row = arena.as_const(n.outer.back().extent);
+      if (!row || *points / *row * ((*row + kPage - 1) / kPage) >= kFewUnits) return false;
+      least = kLeastRows, wanted = kRowPieces;
+    }
+    pieces = first ? pieces_of(*first, least, wanted, 8) : kOpenPieces;
   }
   if (!pieces) return false;
 

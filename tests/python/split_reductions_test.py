@@ -19,7 +19,7 @@ REDUCTIONS = {
     "var of rows": lambda x: x.float().var(-1, correction=0),
     "several": lambda x: (x.float().var() + x.float().sum(), x.argmax(), x.float().mean()),
 }
-SHAPES = [(70_001,), (131_072,), (3, 50_000), (20_000, 5), (40_000, 8), (33, 7, 999)]
+SHAPES = [(70_001,), (131_072,), (3, 50_000), (20_000, 5), (40_000, 8), (33, 7, 999), (1100, 1000)]
 SHORT = [(2,), (5,), (40,), (2, 3)]
 
 

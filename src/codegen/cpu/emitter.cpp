@@ -110,15 +110,19 @@ void Emitter::choose_shape() {
     if (extent) copies_ = fewer_copies(copies_, *extent, false);
   }
   if (accumulators) choose_strip();
+  sweeps_ = accumulators && !strip_ && may_sweep();
   bool loops =
       std::any_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return !s.axes.empty(); });
   int64_t group = static_cast<int64_t>(width_) * copies_;
   auto up = [&](int64_t n) { return (n + group - 1) / group * group; };
   const int64_t kBlock = loops ? 256 : 2048;
-  block_ = accumulators && !strip_ ? group : up(kBlock);
+  const bool one_group = accumulators && !strip_ && !sweeps_;  // of columns, in registers
+  block_ = one_group ? group : up(kBlock);
   if (tiled_) {
     block_ = kTile;
-  } else if (extent && (!accumulators || strip_)) {
+  } else if (sweeps_) {
+    block_ = up(sweep_columns());
+  } else if (extent && !one_group) {
     int64_t blocks = (*extent + kBlock - 1) / kBlock;
     block_ = up((*extent + blocks - 1) / std::max<int64_t>(blocks, 1));
     for (int64_t b = up(kBlock / 2); b <= 2 * kBlock; b += group)
@@ -133,7 +137,7 @@ void Emitter::choose_shape() {
   else if (extent && *extent % block_ == 0)
     block_length_ = block_;
   blocks_ = arena_.ceildiv(nest_.outer.back().extent, arena_.constant(block_));
-  ends_whole_ = whole && !tiled_ && block_length_ && *block_length_ > width_ && *block_length_ % width_;
+  ends_whole_ = whole && !tiled_ && !sweeps_ && block_length_ && *block_length_ > width_ && *block_length_ % width_;
   if (tiled_)
     for (stripe_ = kStripe; stripe_ > 1 && !arena_.known_multiple(blocks_, stripe_);) stripe_ /= 2;
 }
@@ -343,6 +347,8 @@ void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   vector_.var = nest_.outer[n - 1].var;
   if (tiled_) {
     run_tile(B.CreateMul(row_of_tiles, B.getInt64(kTile), "", true, true), begin, end);
+  } else if (sweeps_) {
+    run_sweep(begin, end);
   } else if (strip_) {
     run_strip(digits[*strip_], begin, end);
   } else {

@@ -48,6 +48,7 @@ class Emitter {
  private:
   static constexpr int64_t kStripe = 4;
   static constexpr int64_t kRun = 64, kShortRun = 16;  // additions to one accumulator, of sums and of variances
+  static constexpr int64_t kSweepRows = 8;             // what one pass over a block of columns takes
   static constexpr int64_t kTile = 64;  // rows and columns: transposed reads use runs of cache lines and few pages
   using Values = llvm::SmallVector<Value*, 8>;
   struct Scope {
@@ -129,6 +130,12 @@ class Emitter {
   void run_strip(Value* digit, Value* begin, Value* end);
   bool writes_taps_out(const loop::Stage& stage, std::optional<int64_t> taps) const;
   const LoopOp* product_of(const Accumulator& a) const;
+
+  // sweep.cpp
+  class Kept;
+  bool may_sweep() const;
+  int64_t sweep_columns() const;  // of a block
+  void run_sweep(Value* begin, Value* end);
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);
@@ -236,6 +243,7 @@ class Emitter {
   int64_t stripe_ = 1;           // columns of tiles that are walked together
   std::optional<size_t> strip_;  // Outer: an outer axis of which several points run at once
   int64_t strip_points_ = 1;
+  bool sweeps_ = false;      // Outer: rows are reduced a few at a time, for all columns of a block
   bool repeats_ = false;     // strips: a row's last vector may have lanes of the one before, which are made again
   bool ends_whole_ = false;  // Outer: the same of all nests, of blocks of known length
   std::vector<std::function<void()>>* late_ = nullptr;  // stores that wait until all of a block is read
