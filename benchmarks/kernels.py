@@ -121,7 +121,9 @@ def compile_time() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.kernels", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--compile", action="store_true", help="compile times instead of bandwidths")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.6, help="of each call in all")

@@ -4,7 +4,7 @@ An operation is recorded as a call on tensors. Before it is, NumPy carries it ou
 gives (array or scalar, its type, its shape, whether it shares memory) is what the recorded result has to be, or else the code is
 not compiled there. So NumPy of this version decides about types, and only the values are torch._numpy's."""
 
-import operator
+import _operator  # the functions themselves: a program may replace those of module operator
 import warnings
 
 import numpy as np
@@ -165,7 +165,7 @@ def attribute(name):
     """The operation that reads an attribute which is an array."""
     key = "." + name
     if key not in _methods:
-        get = operator.attrgetter(name)
+        get = _operator.attrgetter(name)
         _methods[key] = Operation(name, get, get)
     return _methods[key]
 
@@ -173,7 +173,7 @@ def attribute(name):
 def operation(name):
     """The operation of an operator, by its name in module operator."""
     if name not in _operators:
-        fn = getattr(operator, name)
+        fn = getattr(_operator, name)
         wrapped = _of_floats(fn) if name in OF_FLOATS else _by_zero(fn) if name in DIVISIONS else fn
         _operators[name] = Operation(name, fn, wrapped)
     return _operators[name]

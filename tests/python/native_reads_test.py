@@ -3,6 +3,9 @@
 import abc
 import collections.abc
 import enum
+import os
+import subprocess
+import sys
 import types
 
 import pytest
@@ -244,16 +247,33 @@ def test_the_number_that_a_text_of_a_class_of_its_own_is(method):
 # ---- functions that the compiler itself uses ----
 
 
-def test_functions_of_operator_that_the_program_replaces(monkeypatch):
-    """Sizes are computed in the graph for other backends, whatever `operator` has by then."""
-    f = lambda x: x.reshape(-1) * (x.shape[0] * x.shape[1] + 2)
-    counter = Graphs()
-    compiled = braze.compile(f, backend=counter, dynamic=True, fullgraph=True)
-    for name in ("add", "mul"):
-        monkeypatch.setattr("operator." + name, lambda a, b: a - b)
-    for x in (torch.ones(2, 3), torch.ones(4, 5)):
-        assert torch.equal(compiled(x), f(x))
-    assert counter.count == 1
+REPLACED = """
+import operator
+
+import torch
+
+import braze
+
+f = lambda x: x.reshape(-1) * (x.shape[0] * x.shape[1] + 2) + x.sum().item()
+g = lambda x: operator.add(x, 1) * 2
+seen = []
+sizes = braze.compile(f, backend=lambda graph, inputs: seen.append(graph) or graph.forward, dynamic=True)
+plain = braze.compile(g)
+for name in ("add", "mul"):
+    setattr(operator, name, lambda a, b: a - b)
+for x in (torch.ones(2, 3), torch.ones(4, 5)):
+    torch.testing.assert_close(sizes(x), f(x))
+    torch.testing.assert_close(plain(x), g(x))
+    torch.testing.assert_close(g(x), (x - 1) * 2)
+assert seen
+"""
+
+
+def test_functions_of_operator_that_the_program_replaces():
+    """Whatever `operator` has by the time when the process first compiles something, for sizes and for tensors."""
+    env = {**os.environ, "BRAZE_STRICT": "1"}
+    done = subprocess.run([sys.executable, "-c", REPLACED], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_index_that_a_text_of_a_class_of_its_own_is():

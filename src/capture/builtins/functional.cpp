@@ -29,7 +29,7 @@ Variable* do_partial(Translator& tr, Args& a) {
 template <int which>
 Variable* do_operator_object(Translator& tr, Args& a) {
   static PyObject* maker = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("operator"));
+    Ref m = Ref::steal(PyImport_ImportModule("_operator"));
     return native::attr(Ground::fixed(), m.get(),
                         which == 0   ? "itemgetter"
                         : which == 1 ? "attrgetter"
@@ -195,10 +195,10 @@ void register_functional_builtins() {
   register_polyfill("itertools", "chain.from_iterable", "chain_from_iterable");
   register_builtin("braze.polyfills", "itertool", make_itertool);
   register_builtin("braze.polyfills", "made_of", do_made_of);
-  for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("operator", n, n);
-  register_builtin("operator", "itemgetter", do_operator_object<0>);
-  register_builtin("operator", "attrgetter", do_operator_object<1>);
-  register_builtin("operator", "methodcaller", do_operator_object<2>);
+  for (const char* n : {"itemgetter", "attrgetter", "methodcaller"}) register_polyfill("_operator", n, n);
+  register_builtin("_operator", "itemgetter", do_operator_object<0>);
+  register_builtin("_operator", "attrgetter", do_operator_object<1>);
+  register_builtin("_operator", "methodcaller", do_operator_object<2>);
   register_polyfill("copy", "deepcopy", "deepcopy");
   for (const char* n : {"heapify", "heappush", "heappop", "heapreplace", "heappushpop"})
     register_polyfill("_heapq", n, n);

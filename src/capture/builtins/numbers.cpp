@@ -276,8 +276,8 @@ void register_number_builtins() {
                              {"pow", do_pow},   {"divmod", do_divmod}, {"round", do_round}, {"max", do_max},
                              {"min", do_min},   {"sum", do_sum},       {"any", do_any},     {"all", do_all}};
   for (const BuiltinRow& r : rows) register_builtin("builtins", r.name, r.handler);
-  register_builtin("operator", "abs", do_abs);
-  register_no_keywords("operator", "abs");
+  register_builtin("_operator", "abs", do_abs);
+  register_no_keywords("_operator", "abs");
   register_builtin("math", "floor", do_rounding<0>);
   register_builtin("math", "ceil", do_rounding<1>);
   register_builtin("math", "trunc", do_rounding<2>);

@@ -91,8 +91,8 @@ void register_operator_builtins() {
                              {"contains", do_op_contains},
                              {"is_", do_op_is},
                              {"is_not", do_op_is_not}};
-  for (const BuiltinRow& r : rows) register_builtin("operator", r.name, r.handler);
-  for (const BuiltinRow& r : rows) register_no_keywords("operator", r.name);
+  for (const BuiltinRow& r : rows) register_builtin("_operator", r.name, r.handler);
+  for (const BuiltinRow& r : rows) register_no_keywords("_operator", r.name);
 }
 
 }  // namespace braze::capture

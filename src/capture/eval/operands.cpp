@@ -37,7 +37,7 @@ const OperatorRow kRows[] = {
 const OperatorRow& operator_row(int base) { return kRows[base]; }
 
 PyObject* operator_function(const char* name) {
-  static PyObject* module = PyImport_ImportModule("operator");
+  static PyObject* module = PyImport_ImportModule("_operator");
   static std::unordered_map<std::string, PyObject*> cache;
   auto [it, fresh] = cache.try_emplace(name);
   if (fresh) it->second = native::attr(Ground::fixed(), module, name);

@@ -61,7 +61,7 @@ Variable* as_type(Translator& tr, Variable* t, PyObject* dtype) {
 }
 
 PyObject* function_of(int base) {
-  static PyObject* module = PyImport_ImportModule("operator");
+  static PyObject* module = PyImport_ImportModule("_operator");
   static PyObject *add = native::attr(Ground::fixed(), module, "add"),
                   *sub = native::attr(Ground::fixed(), module, "sub"),
                   *mul = native::attr(Ground::fixed(), module, "mul"),

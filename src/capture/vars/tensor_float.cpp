@@ -147,7 +147,7 @@ Variable* float_of(Translator& tr, TensorVariable* t) {
 }
 
 Variable* float_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
-  static PyObject* module = PyImport_ImportModule("operator");
+  static PyObject* module = PyImport_ImportModule("_operator");
   static PyObject *add = native::attr(Ground::fixed(), module, "add"),
                   *sub = native::attr(Ground::fixed(), module, "sub"),
                   *mul = native::attr(Ground::fixed(), module, "mul"),
