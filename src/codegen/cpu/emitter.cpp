@@ -80,7 +80,7 @@ void Emitter::choose_shape() {
     int w = full;
     if (!n || *n <= 0) return w;
     while (w > 1 && w / 2 >= *n) w /= 2;
-    if (w > 4 && (whole && !accumulators ? *n < w : *n % w && *n % (w / 2) == 0 && *n < 4 * w)) w /= 2;
+    if (w > 4 && (whole && !accumulators ? *n < w : *n % w && *n % (w / 2) == 0 && *n < int64_t{4} * w)) w /= 2;
     return w;
   };
   if (way == Mapping::Vector::Inner) {
@@ -133,7 +133,7 @@ void Emitter::choose_shape() {
   }
   block_ = std::max(block_, group);  // an empty axis, too, counts in whole groups
   if (extent && *extent <= block_)
-    block_length_ = *extent;
+    block_length_ = extent;
   else if (extent && *extent % block_ == 0)
     block_length_ = block_;
   blocks_ = arena_.ceildiv(nest_.outer.back().extent, arena_.constant(block_));
@@ -401,7 +401,7 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
   // `length` positions from begin, or what is left, with sums of their own.
   auto in_runs = [&](int64_t length, const std::function<Values(Value*, Value*, std::optional<int64_t>, Values)>& run) {
     bool even = known && *known % length == 0;
-    return loop(B.getInt64(0), end, length, known && *known > 0, carried, [&](Value* begin, Values current) {
+    return loop(B.getInt64(0), end, length, known && *known > 0, carried, [&](Value* begin, const Values& current) {
       Value* stop = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(length)), "", true, true);
       if (!even) stop = B.CreateSelect(B.CreateICmpSLT(stop, end), stop, end);
       Values inner = run(begin, stop, even ? std::optional<int64_t>(length) : std::nullopt, restart(current));
@@ -431,7 +431,7 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
         B.CreateAdd(B.CreateSDiv(B.CreateAdd(end, number(kLong - 1 - kEnds[kFew - 1])), number(kLong)), number(kFew));
     for (int64_t i = kFew; i-- > 0;) runs = B.CreateSelect(B.CreateICmpSLE(end, number(kEnds[i])), number(i + 1), runs);
     runs = B.CreateSelect(B.CreateICmpSLE(end, number(0)), number(0), runs);
-    return loop(number(0), runs, 1, known.has_value(), carried, [&](Value* i, Values current) {
+    return loop(number(0), runs, 1, known.has_value(), carried, [&](Value* i, const Values& current) {
       auto place = [&](Value* run) {
         Value* at = B.CreateAdd(B.CreateMul(B.CreateSub(run, number(kFew)), number(kLong)), number(kEnds[kFew - 1]));
         for (int64_t n = kFew; n-- > 0;)

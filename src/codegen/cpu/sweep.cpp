@@ -125,7 +125,7 @@ void Emitter::run_sweep(Value* begin, Value* end) {
   };
   auto in_steps = [&](Value* from, Value* to, int64_t step, bool nonempty,
                       const std::function<void(Value*, Value*)>& visit) {
-    loop(from, to, step, nonempty, {}, [&](Value* first, Values) {
+    loop(from, to, step, nonempty, {}, [&](Value* first, const Values&) {
       Value* last = B.CreateAdd(first, B.getInt64(static_cast<uint64_t>(step)), "", true, true);
       if (!(known && *known % step == 0)) last = B.CreateSelect(B.CreateICmpSLT(last, to), last, to);
       visit(first, last);
