@@ -21,21 +21,25 @@ import tempfile
 import time
 from collections.abc import Callable
 
+import torch
+
+import braze
+from benchmarks import suites
+
 N, D = 16384, 1024
 
 
-def cases(suites) -> dict[str, tuple[Callable, list[tuple[int, ...]]]]:
-    return {
-        "one_line": (suites.one_line, [(N, D)]),
-        "add": (lambda a, b: a + b, [(N, D), (N, D)]),
-        "swiglu": (suites.swiglu, [(N, D), (N, D)]),
-        "residual_norm": (suites.residual_norm, [(N, D), (N, D), (D,), (D,)]),
-        "rms_norm": (suites.rms_norm, [(N, D), (D,)]),
-        "row_reduce": (suites.row_reduce, [(N, D)]),
-        "column_mean": (suites.column_mean, [(N, D)]),
-        "full_sum": (suites.full_sum, [(N, D)]),
-        "transposed_add": (suites.transposed_add, [(4096, 4096), (4096, 4096)]),
-    }
+CASES: dict[str, tuple[Callable, list[tuple[int, ...]]]] = {
+    "one_line": (suites.one_line, [(N, D)]),
+    "add": (lambda a, b: a + b, [(N, D), (N, D)]),
+    "swiglu": (suites.swiglu, [(N, D), (N, D)]),
+    "residual_norm": (suites.residual_norm, [(N, D), (N, D), (D,), (D,)]),
+    "rms_norm": (suites.rms_norm, [(N, D), (D,)]),
+    "row_reduce": (suites.row_reduce, [(N, D)]),
+    "column_mean": (suites.column_mean, [(N, D)]),
+    "full_sum": (suites.full_sum, [(N, D)]),
+    "transposed_add": (suites.transposed_add, [(4096, 4096), (4096, 4096)]),
+}
 
 
 def in_turns(calls: dict[str, Callable[[], object]], rounds: int, seconds: float) -> dict[str, list[float]]:
@@ -57,14 +61,9 @@ def in_turns(calls: dict[str, Callable[[], object]], rounds: int, seconds: float
 
 
 def bandwidth(rounds: int, seconds: float) -> None:
-    import torch
-
-    import braze
-    from benchmarks import suites
-
     print("| kernel | MiB | copy, GB/s | eager's sum | eager | Braze | of the copy: least, median |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for name, (fn, shapes) in cases(suites).items():
+    for name, (fn, shapes) in CASES.items():
         torch.manual_seed(0)
         args = [torch.randn(shape) for shape in shapes]
         compiled = braze.compile(fn)
@@ -91,11 +90,6 @@ def compile_time() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
         os.environ["BRAZE_CACHE_DIR"] = f"{folder}/braze"
-        import torch
-
-        import braze
-        from benchmarks import suites
-
         ways = {
             "torch.compile": lambda fn: torch.compile(fn, backend="inductor"),
             "C++": lambda fn: braze.compile(fn, options={"codegen": "cpp"}),
@@ -128,8 +122,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.6, help="of each call in all")
     options = parser.parse_args()
-    import torch
-
     with torch.no_grad():
         compile_time() if options.compile else bandwidth(options.rounds, options.seconds)
 

@@ -3,6 +3,7 @@
 #include "capture/builtins/builtins.h"
 #include "capture/cpython/imported.h"
 #include "capture/eval/library_objects.h"
+#include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
@@ -28,13 +29,7 @@ Variable* do_partial(Translator& tr, Args& a) {
 // operator's makers of functions: with constants, their own objects; RealVariable::call() knows those.
 template <int which>
 Variable* do_operator_object(Translator& tr, Args& a) {
-  static PyObject* maker = [] {
-    Ref m = Ref::steal(PyImport_ImportModule("_operator"));
-    return native::attr(Ground::fixed(), m.get(),
-                        which == 0   ? "itemgetter"
-                        : which == 1 ? "attrgetter"
-                                     : "methodcaller");
-  }();
+  static PyObject* maker = operator_function(which == 0 ? "itemgetter" : which == 1 ? "attrgetter" : "methodcaller");
   for (Variable* v : a.pos)
     if (!v->as_constant() || !is_constant_type(v->type())) return nullptr;
   for (auto& [k, v] : a.kw)

@@ -16,7 +16,7 @@ struct OperatorRow {
 };
 // By CPython's NB_ number, without those of the operators in place.
 const OperatorRow& operator_row(int base);
-// A function of module operator, held for good.
+// A function of module operator, held for good: that of C, whatever the program put in its place.
 PyObject* operator_function(const char* name);
 
 // Kinds of operands, as a set.

@@ -61,28 +61,17 @@ Variable* as_type(Translator& tr, Variable* t, PyObject* dtype) {
 }
 
 PyObject* function_of(int base) {
-  static PyObject* module = PyImport_ImportModule("_operator");
-  static PyObject *add = native::attr(Ground::fixed(), module, "add"),
-                  *sub = native::attr(Ground::fixed(), module, "sub"),
-                  *mul = native::attr(Ground::fixed(), module, "mul"),
-                  *div = native::attr(Ground::fixed(), module, "truediv"),
-                  *mod = native::attr(Ground::fixed(), module, "mod"),
-                  *pow = native::attr(Ground::fixed(), module, "pow"),
-                  *iadd = native::attr(Ground::fixed(), module, "iadd"),
-                  *isub = native::attr(Ground::fixed(), module, "isub"),
-                  *imul = native::attr(Ground::fixed(), module, "imul"),
-                  *idiv = native::attr(Ground::fixed(), module, "itruediv");
   switch (base) {
-    case NB_ADD: return add;
-    case NB_SUBTRACT: return sub;
-    case NB_MULTIPLY: return mul;
-    case NB_TRUE_DIVIDE: return div;
-    case NB_REMAINDER: return mod;
-    case NB_POWER: return pow;
-    case NB_INPLACE_ADD: return iadd;
-    case NB_INPLACE_SUBTRACT: return isub;
-    case NB_INPLACE_MULTIPLY: return imul;
-    case NB_INPLACE_TRUE_DIVIDE: return idiv;
+    case NB_ADD: return operator_function("add");
+    case NB_SUBTRACT: return operator_function("sub");
+    case NB_MULTIPLY: return operator_function("mul");
+    case NB_TRUE_DIVIDE: return operator_function("truediv");
+    case NB_REMAINDER: return operator_function("mod");
+    case NB_POWER: return operator_function("pow");
+    case NB_INPLACE_ADD: return operator_function("iadd");
+    case NB_INPLACE_SUBTRACT: return operator_function("isub");
+    case NB_INPLACE_MULTIPLY: return operator_function("imul");
+    case NB_INPLACE_TRUE_DIVIDE: return operator_function("itruediv");
     default: return nullptr;
   }
 }

@@ -8,6 +8,7 @@
 #include "capture/cpython/imported.h"
 #include "capture/cpython/texts.h"
 #include "capture/eval/library_objects.h"
+#include "capture/eval/operands.h"
 #include "capture/vars/all.h"
 #include "capture/vars/tensor_number.h"
 
@@ -147,30 +148,26 @@ Variable* float_of(Translator& tr, TensorVariable* t) {
 }
 
 Variable* float_arithmetic(Translator& tr, int op, Variable* a, Variable* b) {
-  static PyObject* module = PyImport_ImportModule("_operator");
-  static PyObject *add = native::attr(Ground::fixed(), module, "add"),
-                  *sub = native::attr(Ground::fixed(), module, "sub"),
-                  *mul = native::attr(Ground::fixed(), module, "mul"),
-                  *div = native::attr(Ground::fixed(), module, "truediv"),
-                  *pow = native::attr(Ground::fixed(), module, "pow");
-  int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
-  PyObject* fn = base == NB_ADD           ? add
-                 : base == NB_SUBTRACT    ? sub
-                 : base == NB_MULTIPLY    ? mul
-                 : base == NB_TRUE_DIVIDE ? div
-                 : base == NB_POWER       ? pow
-                                          : nullptr;
-  if (!fn) return nullptr;
+  const int base = op >= NB_INPLACE_ADD ? op - NB_INPLACE_ADD : op;
+  switch (base) {
+    case NB_ADD:
+    case NB_SUBTRACT:
+    case NB_MULTIPLY:
+    case NB_TRUE_DIVIDE:
+    case NB_POWER: break;
+    default: return nullptr;
+  }
+  PyObject* fn = operator_function(operator_row(base).operator_name);
   Variable *x = operand(tr, a), *y = x ? operand(tr, b) : nullptr;
   if (!y) return nullptr;
   Variable* zero = number_of_double(tr, 0);
-  if (fn == div) {
+  if (base == NB_TRUE_DIVIDE) {
     if (y->is(Kind::Tensor))
       require(tr, compared(tr, "ne", y, zero), "ZeroDivisionError", cpython::kFloatDivision);
     else if (PyFloat_AS_DOUBLE(constant_of(y)) == 0)
       tr.raise(PyExc_ZeroDivisionError, cpython::kFloatDivision);
   }
-  if (fn == pow) {
+  if (base == NB_POWER) {
     // Powers that may be complex, divide by zero or overflow are Python's own.
     double exponent = y->is(Kind::Tensor) ? -1 : PyFloat_AS_DOUBLE(constant_of(y));
     if (exponent != 2 && exponent != 1 && exponent != 0.5) return nullptr;

@@ -8,18 +8,14 @@
 
 #include "codegen/cpu/emitter.h"
 #include "loop/analysis.h"
+#include "schedule/index.h"
 
 namespace braze::codegen::cpu {
 
 using loop::OpCode;
+using schedule::volume;
 
 namespace {
-
-std::optional<int64_t> points_of(sym::ExprArena& arena, std::span<const loop::Axis> axes) {
-  std::vector<Expr> extents;
-  for (const loop::Axis& a : axes) extents.push_back(a.extent);
-  return arena.as_const(arena.product(extents));
-}
 
 constexpr int64_t kLeastSwept = 1 << 19;  // elements: fewer are in a cache, or are few pages
 constexpr int kMostSwept = 4;             // reductions, whose accumulators are to stay in the nearest cache
@@ -33,7 +29,7 @@ bool Emitter::may_sweep() const {
   auto rows = arena_.as_const(stage.axes[0].extent), columns = arena_.as_const(nest_.outer.back().extent);
   if (rows && *rows < 2 * kSweepRows) return false;
   if (columns && *columns <= static_cast<int64_t>(width_) * copies_) return false;
-  auto points = points_of(arena_, nest_.outer);
+  auto points = arena_.as_const(volume(arena_, nest_.outer));
   if (rows && points && *rows * *points < kLeastSwept) return false;
   int sums = 0;
   std::vector<char> of_rows(static_cast<size_t>(nest_.values), 0);
@@ -58,7 +54,7 @@ bool Emitter::may_sweep() const {
 // Runs of a page, or of parts of it where the threads would have too few blocks to share.
 int64_t Emitter::sweep_columns() const {
   constexpr int64_t kMost = 1024, kFewest = 256, kEnough = 8;
-  auto others = points_of(arena_, std::span(nest_.outer).first(nest_.outer.size() - 1)),
+  auto others = arena_.as_const(volume(arena_, std::span(nest_.outer).first(nest_.outer.size() - 1))),
        known = arena_.as_const(nest_.outer.back().extent);
   auto blocks = [&](int64_t most) { return std::max<int64_t>(1, (known.value_or(most) + most - 1) / most); };
   int64_t most = kMost;

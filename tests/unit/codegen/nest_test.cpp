@@ -119,8 +119,6 @@ TEST(Nest, Reductions) {
       }
 }
 
-// Products of matrices and windows of rows, of which several points of an axis are computed at once: with and without a
-// rest of the axis and of the vectors, one sum or two, and what follows them.
 // Columns of more rows than a cache has, and of open lengths: a few rows at a time, with accumulators in memory.
 TEST(Nest, ColumnsOfManyRows) {
   struct Case {
@@ -171,6 +169,8 @@ TEST(Nest, ColumnsOfManyRows) {
   }
 }
 
+// Products of matrices and windows of rows, of which several points of an axis are computed at once: with and without a
+// rest of the axis and of the vectors, one sum or two, and what follows them.
 TEST(Nest, Strips) {
   auto buffer = [](int i, const std::string& name, const std::string& size, const std::string& what) {
     return "buffer %" + str(i) + " \"" + name + "\" f32 cpu " + what + " sizes [" + size + "] strides [1]\n";
