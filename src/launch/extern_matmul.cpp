@@ -17,12 +17,16 @@
 namespace braze::launch {
 namespace {
 
+struct Batches {
+  int64_t count = 1, a = 0, b = 0, c = 0;  // and elements from one to the next
+};
+
 class MatmulCall : public ExternCall {
  public:
   enum class Kind : uint8_t { Mm, Bmm, Addmm, Baddbmm };
 
-  MatmulCall(const runtime::Program& program, const loop::ExternCall& call, Kind kind, at::Scalar beta,
-             at::Scalar alpha, std::vector<uint32_t> operands, const std::shared_ptr<TuningTime>& time)
+  MatmulCall(const runtime::Program& program, const loop::ExternCall& call, Kind kind, const at::Scalar& beta,
+             const at::Scalar& alpha, std::vector<uint32_t> operands, const std::shared_ptr<TuningTime>& time)
       : kind_(kind), beta_(beta), alpha_(alpha), out_(program, call.outputs[0]) {
     for (uint32_t v : operands) views_.emplace_back(program, call.views[v]);
     auto one = [](const at::Scalar& s) { return s.toDouble() == 1; };
@@ -164,9 +168,6 @@ class MatmulCall : public ExternCall {
     return data(a);
   }
   static constexpr int64_t kTask = 200'000;  // multiplications, or elements, that are worth another thread
-  struct Batches {
-    int64_t count = 1, a = 0, b = 0, c = 0;  // and elements from one to the next
-  };
   // Blocks of columns, of each batch, by the pool's threads.
   template <auto multiply, class Gemm>
   static void run_columns(const Gemm& g, const Batches& batches = {}) {

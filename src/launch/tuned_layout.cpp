@@ -59,11 +59,12 @@ class TunedLayout : public Runnable {
     // Of known sizes the choice may be known, too.
     if (symbols_ == 0)
       if (int way = timed_.recall({}, call_, names_); way >= 0) layouts = {layouts[static_cast<size_t>(way)]};
-    for (ConvolutionLayout layout : layouts) {
+    auto make = [&](ConvolutionLayout layout, Captured of) {
       with.convolution_layout = layout;
-      Captured taken = layout == layouts.back() ? std::move(captured) : copy_of(captured);
-      ways_.push_back(make_laid_out(std::move(taken), with, texts));
-    }
+      ways_.push_back(make_laid_out(std::move(of), with, texts));
+    };
+    for (size_t i = 0; i + 1 < layouts.size(); ++i) make(layouts[i], copy_of(captured));
+    make(layouts.back(), std::move(captured));
   }
 
   bool run(PyObject* const* inputs, size_t n, PyObject** outputs, size_t m, const int64_t* symbols) override {

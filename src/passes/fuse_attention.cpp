@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "passes/attention_reader.h"
+#include "passes/builder.h"
 
 namespace braze::passes {
 namespace {

@@ -22,7 +22,7 @@ bool draws_by_philox(const Options& options) { return options.rng == Rng::Philox
 
 // What a pass decides by the machine it asks of the targets, which it then takes after the graph.
 template <class Run>
-graph::Graph run_pass(Run& pass, graph::Graph g, const Targets& targets) {
+graph::Graph run_pass(Run& pass, graph::Graph&& g, const Targets& targets) {
   if constexpr (std::is_invocable_v<Run, graph::Graph, const Targets&>)
     return pass(std::move(g), targets);
   else

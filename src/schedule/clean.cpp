@@ -68,10 +68,10 @@ void merge_stages(sym::ExprArena& arena, Nest& n) {
       at = static_cast<int>(done.size());
       done.push_back({t.axes, {}});
     }
-    for (LoopOp& op : t.ops) {
+    for (const LoopOp& op : t.ops) {
       if (op.result.valid()) stage_of[op.result.index] = at;
       if (op.code == OpCode::Indirect) bound_in[op.index.id] = at;
-      done[static_cast<size_t>(at)].ops.push_back(std::move(op));
+      done[static_cast<size_t>(at)].ops.push_back(op);
     }
   }
   n.stages = std::move(done);
@@ -401,7 +401,7 @@ void hoist(sym::ExprArena& arena, Nest& n) {
       std::vector<LoopOp> stay;
       for (size_t i = 0; i < s.ops.size(); ++i) {
         bool go = moves[i] && (s.ops[i].code != OpCode::Const || needed[s.ops[i].result.index]);
-        (go ? out.back().ops : stay).push_back(std::move(s.ops[i]));
+        (go ? out.back().ops : stay).push_back(s.ops[i]);
       }
       s.ops = std::move(stay);
     }

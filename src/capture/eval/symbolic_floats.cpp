@@ -89,7 +89,7 @@ TensorVariable* SymbolicFloats::draw(Ref call, Ref real) {
   tr_.segment().draws.push_back(std::move(call));
   tr_.segment().like_drawn.push_back(real);
   Variable* operand = tr_.from_python(made, Ground::made());
-  numbers_.push_back({tr_.sources().constant(index), real, operand});
+  numbers_.push_back({tr_.sources().constant(index), std::move(real), operand});
   return operand->as<TensorVariable>();
 }
 

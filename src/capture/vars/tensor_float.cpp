@@ -16,7 +16,7 @@ namespace braze::capture {
 namespace {
 
 PyObject* of_torch(const char* name) { return native::attr(Ground::fixed(), library().torch, name); }
-TensorVariable* call(Translator& tr, PyObject* fn, Args args) {
+TensorVariable* call(Translator& tr, PyObject* fn, const Args& args) {
   return tr.force(tr.real.call_torch(fn, args))->as<TensorVariable>();
 }
 

@@ -111,6 +111,7 @@ void Emitter::choose_shape() {
   }
   if (accumulators) choose_strip();
   sweeps_ = accumulators && !strip_ && may_sweep();
+  if (sweeps_) copies_ = std::min(copies_, vectors_of_line());
   bool loops =
       std::any_of(nest_.stages.begin(), nest_.stages.end(), [](const loop::Stage& s) { return !s.axes.empty(); });
   int64_t group = static_cast<int64_t>(width_) * copies_;
@@ -399,9 +400,10 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
     variances |= is_moment(a.op->reduce) && !a.shared;
   }
   // `length` positions from begin, or what is left, with sums of their own.
+  Value* start = B.getInt64(0);
   auto in_runs = [&](int64_t length, const std::function<Values(Value*, Value*, std::optional<int64_t>, Values)>& run) {
     bool even = known && *known % length == 0;
-    return loop(B.getInt64(0), end, length, known && *known > 0, carried, [&](Value* begin, const Values& current) {
+    return loop(start, end, length, known && *known > 0, carried, [&](Value* begin, const Values& current) {
       Value* stop = B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(length)), "", true, true);
       if (!even) stop = B.CreateSelect(B.CreateICmpSLT(stop, end), stop, end);
       Values inner = run(begin, stop, even ? std::optional<int64_t>(length) : std::nullopt, restart(current));
@@ -446,15 +448,23 @@ Emitter::Values Emitter::run_axis(const loop::Stage& stage, size_t k, Values car
   // Long sums in two levels, as rounding errors grow with the number of additions to one accumulator.
   int64_t step = !outer_vector_ && width_ > 1 ? static_cast<int64_t>(width_) * stage_copies_ : 1,
           run = variances ? kShortRun : kRun;
+  if (int64_t apart = copies_apart(stage)) {
+    const int64_t span = apart * stage_copies_;
+    carried = run_apart(stage, apart, sums ? run : apart / width_, std::move(carried));
+    const int64_t left = *known % span;
+    if (left == 0) return carried;
+    start = B.getInt64(static_cast<uint64_t>(*known - left));
+    known = left;
+  }
   if (sums && (!known || *known > 2 * run * step))
     return in_runs(run * step, [&](Value* begin, Value* stop, std::optional<int64_t> length, Values from) {
       return run_last_axis(stage, begin, stop, length, std::move(from));
     });
   if (sums && !variances && stage.axes.size() > 1 && known && *known >= 8 * step) {
-    Values inner = run_last_axis(stage, B.getInt64(0), end, known, restart(carried));
+    Values inner = run_last_axis(stage, start, end, known, restart(carried));
     return resume(carried, inner);
   }
-  return run_last_axis(stage, B.getInt64(0), end, known, std::move(carried));
+  return run_last_axis(stage, start, end, known, std::move(carried));
 }
 
 Emitter::Values Emitter::run_last_axis(const loop::Stage& stage, Value* begin, Value* end,

@@ -48,7 +48,9 @@ class Emitter {
  private:
   static constexpr int64_t kStripe = 4;
   static constexpr int64_t kRun = 64, kShortRun = 16;  // additions to one accumulator, of sums and of variances
-  static constexpr int64_t kSweepRows = 8;             // what one pass over a block of columns takes
+  // What one pass over a block of columns takes: so many rows, so far apart.
+  static constexpr int64_t kSweepRows = 8, kSweepStride = 8;
+  static_assert(kSweepRows * kSweepStride == kRun);
   static constexpr int64_t kTile = 64;  // rows and columns: transposed reads use runs of cache lines and few pages
   using Values = llvm::SmallVector<Value*, 8>;
   struct Scope {
@@ -66,6 +68,7 @@ class Emitter {
     std::optional<Expr> rows;  // tiles, strips: copies are the next values of this variable, `columns` vectors at each
     int columns = 1;
     bool anywhere = false;  // iv may be no multiple of the width
+    int64_t apart = 0;      // from one copy to the next; 0: the width
   };
   struct Accumulator {  // of one Reduce or Scan
     const LoopOp* op = nullptr;
@@ -134,8 +137,13 @@ class Emitter {
   // sweep.cpp
   class Kept;
   bool may_sweep() const;
+  int vectors_of_line() const;
   int64_t sweep_columns() const;  // of a block
   void run_sweep(Value* begin, Value* end);
+
+  // long_rows.cpp
+  int64_t copies_apart(const loop::Stage& stage) const;  // along its last axis; 0: they are side by side
+  Values run_apart(const loop::Stage& stage, int64_t apart, int64_t run, Values carried);
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);

@@ -116,7 +116,7 @@ Expr Emitter::at_copy(Expr e, int copy) {
     if (by && arena_.contains(e, var)) to.emplace_back(var, arena_.add(var, arena_.constant(by)));
   };
   if (vector_.rows) move(*vector_.rows, copy / vectors);
-  move(*vector_.var, int64_t{width_} * (copy % vectors));
+  move(*vector_.var, (vector_.apart ? vector_.apart : width_) * (copy % vectors));
   return to.empty() ? e : arena_.substitute(e, to);
 }
 

@@ -403,9 +403,8 @@ void Emitter::finish_reductions(const loop::Stage& stage, const Values& carried)
     } else {
       llvm::SmallVector<Values, 4> copies;
       for (int c = 0; c < a.copies; ++c) copies.emplace_back(at(c), at(c) + a.parts);
-      for (int n = a.copies; n > 1; n = (n + 1) / 2)
-        for (int c = 0; c < n / 2; ++c)
-          combine(a, copies[static_cast<size_t>(c)].data(), copies[static_cast<size_t>(c + (n + 1) / 2)].data());
+      for (size_t n = copies.size(); n > 1; n = (n + 1) / 2)
+        for (size_t c = 0; c < n / 2; ++c) combine(a, copies[c].data(), copies[c + (n + 1) / 2].data());
       if (a.vec) fold_lanes(copies[0], [&](Value** into, Value* const* from) { combine(a, into, from); });
       out.v.push_back(cast(copies[0][static_cast<size_t>(part)]));
     }

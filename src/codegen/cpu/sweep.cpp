@@ -1,8 +1,9 @@
 // Sweeps: columns are reduced a few rows at a time, from one end of a block of columns to the other.
 //
 // A group of columns has its accumulators in registers, and would go down all rows: a few cache lines of each, on a
-// page of its own. Memory is read as fast as it can be in long runs of few pages. So the accumulators of a block of
-// columns are kept in memory that stays in the nearest cache, and each group takes kSweepRows rows at its turn.
+// page of its own. Memory is read as fast as it can be in long runs, several at a time that are some pages apart. So
+// the accumulators of a block of columns are kept in memory that stays in the nearest cache, a group is one cache line,
+// and each group takes kSweepRows rows at its turn, kSweepStride apart.
 #include <algorithm>
 #include <span>
 
@@ -49,6 +50,15 @@ bool Emitter::may_sweep() const {
         if (v.valid() && of_rows[v.index]) return false;
   }
   return true;
+}
+
+// Vectors that are a cache line of what is read in the smallest elements.
+int Emitter::vectors_of_line() const {
+  constexpr int64_t kLine = 64;
+  int64_t least = 8;
+  for (const LoopOp& op : nest_.stages[0].ops)
+    if (op.code == OpCode::Load) least = std::min<int64_t>(least, size_of(program_.buffers[op.buffer].dtype));
+  return static_cast<int>(std::max<int64_t>(1, kLine / (least * width_)));
 }
 
 // Runs of a page, or of parts of it where the threads would have too few blocks to share.
@@ -119,35 +129,37 @@ void Emitter::run_sweep(Value* begin, Value* end) {
   auto each_group = [&](const std::function<void(Values)>& visit) {
     run_columns(begin, end, block_length_, [&] { visit(begin_reductions(stage)); });
   };
-  auto in_steps = [&](Value* from, Value* to, int64_t step, bool nonempty,
-                      const std::function<void(Value*, Value*)>& visit) {
-    loop(from, to, step, nonempty, {}, [&](Value* first, const Values&) {
-      Value* last = B.CreateAdd(first, B.getInt64(static_cast<uint64_t>(step)), "", true, true);
-      if (!(known && *known % step == 0)) last = B.CreateSelect(B.CreateICmpSLT(last, to), last, to);
-      visit(first, last);
-      return Values();
-    });
-  };
-  auto take = [&](Kept& kept, Value* from, Value* to) {
-    in_steps(from, to, kSweepRows, true, [&](Value* first, Value* last) {
+  auto take = [&](Kept& kept, Value* from, Value* to) {  // at most kSweepRows * kSweepStride rows
+    Value *stride = B.getInt64(kSweepStride), *turns = B.CreateSub(to, from);
+    turns = B.CreateSelect(B.CreateICmpSLT(turns, stride), turns, stride);
+    loop(zero, turns, 1, true, {}, [&](Value* turn, const Values&) {
+      Value* first = B.CreateAdd(from, turn, "", true, true);
       each_group([&](const Values&) {
-        kept.store(loop(first, last, 1, true, kept.load(), [&](Value* iv, Values carried) {
+        kept.store(loop(first, to, kSweepStride, true, kept.load(), [&](Value* iv, Values carried) {
           bind(axis.var, iv, top());
           run_ops(stage, &carried);
           return carried;
         }));
       });
+      return Values();
     });
   };
   each_group([&](const Values& identities) { all.store(identities); });
   const bool sums =
       std::ranges::any_of(accumulators_, [&](const Accumulator& a) { return runs(a) && is_floating(a.op->dtype); });
   // Long sums in two levels, as run_axis takes them.
-  in_steps(zero, rows, sums ? kRun : kSweepRows, known && *known > 0, [&](Value* first, Value* last) {
-    if (!sums) return take(all, first, last);
-    each_group([&](const Values&) { run.store(restart(all.load())); });
-    take(run, first, last);
-    each_group([&](const Values&) { all.store(resume(all.load(), run.load())); });
+  constexpr int64_t kRows = kSweepRows * kSweepStride;
+  loop(zero, rows, kRows, known && *known > 0, {}, [&](Value* first, const Values&) {
+    Value* last = B.CreateAdd(first, B.getInt64(kRows), "", true, true);
+    if (!(known && *known % kRows == 0)) last = B.CreateSelect(B.CreateICmpSLT(last, rows), last, rows);
+    if (sums) {
+      each_group([&](const Values&) { run.store(restart(all.load())); });
+      take(run, first, last);
+      each_group([&](const Values&) { all.store(resume(all.load(), run.load())); });
+    } else {
+      take(all, first, last);
+    }
+    return Values();
   });
   run_columns(begin, end, block_length_, [&] {
     begin_reductions(stage);

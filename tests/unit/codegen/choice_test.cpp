@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(TimeWays, TheFastestByAMargin) {
-  auto fixed = [](std::vector<double> ms) { return [ms](size_t w) { return ms[w]; }; };
+  auto fixed = [](const std::vector<double>& ms) { return [ms](size_t w) { return ms[w]; }; };
   EXPECT_EQ(time_ways(1, fixed({1.0})).chosen, 0u);
   EXPECT_EQ(time_ways(3, fixed({1.0, 0.9, 0.8})).chosen, 2u);
   EXPECT_EQ(time_ways(2, fixed({1.0, 0.98})).chosen, 0u);

@@ -119,6 +119,35 @@ TEST(Nest, Reductions) {
       }
 }
 
+// Of more than the caches hold, rows of whole spans, and with a rest: the vectors in flight lie far apart.
+TEST(Nest, LongRows) {
+  struct Case {
+    const char *kind, *type, *in;
+    DType dtype;
+  };
+  const Case cases[] = {{"sum", "f32", "f32", DType::F32},        {"sum", "bf16", "bf16", DType::BF16},
+                        {"min", "f64", "f64", DType::F64},        {"argmax", "i64", "f32", DType::F32},
+                        {"welford_m2", "f32", "f32", DType::F32}, {"exp_sum", "f32", "f32", DType::F32},
+                        {"any", "bool", "bool", DType::Bool},     {"sum", "i64", "i64", DType::I64}};
+  Target target = cpu_target();
+  target.cache_bytes = 1 << 10;
+  for (const Case& k : cases)
+    for (int64_t length : {16384, 65536, 3 * 65536 + 5, 300001}) {
+      const std::string n = str(length), t = k.type;
+      check("program\nbuffer %0 \"x\" " + std::string(k.in) + " cpu input 0 sizes [3, " + n + "] strides [" + n +
+                ", 1]\nbuffer %1 \"o\" " + t + " cpu output sizes [3] strides [1]\n" +
+                "nest \"n\" outer [i0: 3] vector inner tile 0 grain 1 locs [] {\n  stage [r0: " + n +
+                "] {\n    v0 = load " + k.in + " %0[" + n + "*i0 + r0]\n    v1 = reduce " + t + " " + k.kind +
+                " v0\n  }\n  stage [] {\n    store %1[i0] = v1\n  }\n}\noutput view %1 " + t +
+                " sizes [3] strides [1] offset 0\n",
+            {filled(k.dtype, {3, length}, 5)}, 2e-5, cpu_generator(target));
+      if (HasFatalFailure()) {
+        ADD_FAILURE() << k.kind << " of " << k.in << " " << length;
+        return;
+      }
+    }
+}
+
 // Columns of more rows than a cache has, and of open lengths: a few rows at a time, with accumulators in memory.
 TEST(Nest, ColumnsOfManyRows) {
   struct Case {
@@ -446,7 +475,7 @@ TEST(Nest, TransposedAndStrided) {
 TEST(Nest, SplitAxes) {
   // Merged axes read through floordiv and mod: in vectors of one block, and not.
   for (int64_t d : {64, 16, 8, 10, 3}) {
-    std::string s = str(d), total = str(d * 6), w = str(d * 2);
+    std::string s = str(d), total = str(d * 6);
     check("program\nbuffer %0 \"x\" f32 cpu input 0 sizes [" + str(4 * d * 6) +
               "] strides [1]\n"
               "buffer %1 \"o\" f32 cpu output sizes [4, " +
