@@ -91,6 +91,7 @@ void Emitter::choose_shape() {
         widest = std::max(widest, n ? *n : int64_t{1} << 30);
       }
     width_ = fit(widest);
+    groups_rows_ = may_group_rows();
     return;
   }
   auto extent = arena_.as_const(nest_.outer.back().extent);
@@ -154,6 +155,7 @@ std::vector<Expr> Emitter::digit_extents() {
     if (outer_vector_ && i + 1 == n) e = blocks_;
     if (tiled_ && i + 2 == n) e = arena_.ceildiv(e, arena_.constant(kTile));
     if (strip_ == i) e = arena_.ceildiv(e, arena_.constant(strip_points_));
+    if (groups_rows_ && i + 1 == n) e = arena_.floordiv(e, arena_.constant(kGroupRows * kGroupStride));
     out.push_back(e);
   }
   if (stripe_ > 1) {
@@ -213,7 +215,10 @@ void Emitter::emit_entry(const std::string& symbol, llvm::Function* body) {
   if (arena_.is_const(n, 1)) {
     B.CreateCall(body, {context, B.getInt64(0), B.getInt64(1)});
   } else {
-    int64_t points = tiled_ ? kTile * kTile : outer_vector_ ? block_ * strip_points_ : 1;
+    int64_t points = tiled_          ? kTile * kTile
+                     : outer_vector_ ? block_ * strip_points_
+                     : groups_rows_  ? kGroupRows * kGroupStride
+                                     : 1;
     Value* grain = B.getInt64(static_cast<uint64_t>(std::max<int64_t>(1, nest_.mapping.grain)));
     if (Expr work = schedule::point_work(arena_, nest_); !arena_.as_const(work)) {
       Value *one = B.getInt64(1), *cost = emit(work);
@@ -325,7 +330,12 @@ void Emitter::run_units(Value* lo, Value* hi) {
 void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   size_t n = nest_.outer.size();
   for (size_t i = 0; i < n; ++i)
-    if (strip_ != i && (!outer_vector_ || i + (tiled_ ? 2 : 1) < n)) bind(nest_.outer[i].var, digits[i], top());
+    if (strip_ != i && (!(outer_vector_ || groups_rows_) || i + (tiled_ ? 2 : 1) < n))
+      bind(nest_.outer[i].var, digits[i], top());
+  if (groups_rows_) {
+    run_row_group(B.CreateMul(digits[n - 1], B.getInt64(kGroupRows * kGroupStride), "", true, true));
+    return;
+  }
   if (!outer_vector_) {
     run_stages();
     return;

@@ -51,6 +51,7 @@ class Emitter {
   // What one pass over a block of columns takes: so many rows, so far apart.
   static constexpr int64_t kSweepRows = 8, kSweepStride = 8;
   static_assert(kSweepRows * kSweepStride == kRun);
+  static constexpr int64_t kGroupRows = 4, kGroupStride = 4;  // rows that are reduced at a time, and how far apart
   static constexpr int64_t kTile = 64;  // rows and columns: transposed reads use runs of cache lines and few pages
   using Values = llvm::SmallVector<Value*, 8>;
   struct Scope {
@@ -69,6 +70,7 @@ class Emitter {
     int columns = 1;
     bool anywhere = false;  // iv may be no multiple of the width
     int64_t apart = 0;      // from one copy to the next; 0: the width
+    int64_t rows_apart = 1;
   };
   struct Accumulator {  // of one Reduce or Scan
     const LoopOp* op = nullptr;
@@ -136,6 +138,7 @@ class Emitter {
 
   // sweep.cpp
   class Kept;
+  bool only_reduces() const;  // the first stage: the others take nothing of it but results
   bool may_sweep() const;
   int vectors_of_line() const;
   int64_t sweep_columns() const;  // of a block
@@ -144,6 +147,9 @@ class Emitter {
   // long_rows.cpp
   int64_t copies_apart(const loop::Stage& stage) const;  // along its last axis; 0: they are side by side
   Values run_apart(const loop::Stage& stage, int64_t apart, int64_t run, Values carried);
+  std::optional<LoopOp> read_once(const loop::Stage& stage) const;  // in unit steps of its last axis, and nothing else
+  bool may_group_rows() const;
+  void run_row_group(Value* first);
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);
@@ -251,9 +257,10 @@ class Emitter {
   int64_t stripe_ = 1;           // columns of tiles that are walked together
   std::optional<size_t> strip_;  // Outer: an outer axis of which several points run at once
   int64_t strip_points_ = 1;
-  bool sweeps_ = false;      // Outer: rows are reduced a few at a time, for all columns of a block
-  bool repeats_ = false;     // strips: a row's last vector may have lanes of the one before, which are made again
-  bool ends_whole_ = false;  // Outer: the same of all nests, of blocks of known length
+  bool groups_rows_ = false;  // Inner: a unit is kGroupRows * kGroupStride points of the last outer axis
+  bool sweeps_ = false;       // Outer: rows are reduced a few at a time, for all columns of a block
+  bool repeats_ = false;      // strips: a row's last vector may have lanes of the one before, which are made again
+  bool ends_whole_ = false;   // Outer: the same of all nests, of blocks of known length
   std::vector<std::function<void()>>* late_ = nullptr;  // stores that wait until all of a block is read
 
   std::vector<Scope> scopes_;

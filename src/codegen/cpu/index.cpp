@@ -115,7 +115,7 @@ Expr Emitter::at_copy(Expr e, int copy) {
   auto move = [&](Expr var, int64_t by) {
     if (by && arena_.contains(e, var)) to.emplace_back(var, arena_.add(var, arena_.constant(by)));
   };
-  if (vector_.rows) move(*vector_.rows, copy / vectors);
+  if (vector_.rows) move(*vector_.rows, copy / vectors * vector_.rows_apart);
   move(*vector_.var, (vector_.apart ? vector_.apart : width_) * (copy % vectors));
   return to.empty() ? e : arena_.substitute(e, to);
 }

@@ -1,9 +1,11 @@
-// Long rows that are reduced: the vectors in flight are some pages apart.
+// Rows that are reduced, of more than the caches hold: the vectors in flight are some pages apart.
 //
 // Memory is read faster from several places at a time than from one: what looks ahead does so within a page, and each
-// place has its own. So the row is cut into spans, of which each copy takes one part from its beginning to its end.
+// place has its own. So a long row is cut into spans, of which each copy takes one part from its beginning to its end,
+// and of shorter ones each copy takes a row of its own. Of two tensors this is no faster.
 #include "codegen/cpu/emitter.h"
 #include "loop/analysis.h"
+#include "schedule/index.h"
 
 namespace braze::codegen::cpu {
 
@@ -15,21 +17,25 @@ constexpr int64_t kNear = 16 << 10, kFar = 256 << 10;  // bytes from one part to
 
 }  // namespace
 
-// Where one tensor is read and more than the caches hold: from them, and of two tensors, it is no faster.
+std::optional<LoopOp> Emitter::read_once(const loop::Stage& stage) const {
+  std::optional<LoopOp> read;
+  const Expr var = stage.axes.back().var;
+  for (const LoopOp& op : stage.ops) {
+    if (op.code == OpCode::Scan || op.code == OpCode::Store || op.code == OpCode::Indirect) return std::nullopt;
+    if (op.code != OpCode::Load || !arena_.contains(op.index, var)) continue;
+    auto along = arena_.affine_in(op.index, var);
+    if (!along || !arena_.is_const(along->coefficient, 1) || loop::is_indirect(arena_, op.index)) return std::nullopt;
+    if (read && (read->buffer != op.buffer || read->index != op.index)) return std::nullopt;
+    read = op;
+  }
+  return read;
+}
+
 int64_t Emitter::copies_apart(const loop::Stage& stage) const {
   if (outer_vector_ || width_ == 1 || stage_copies_ == 1) return 0;
   if (footprint().value_or(0) <= vb_.target.cache_bytes) return 0;
-  const loop::Axis& axis = stage.axes.back();
-  std::optional<LoopOp> read;
-  for (const LoopOp& op : stage.ops) {
-    if (op.code == OpCode::Scan || op.code == OpCode::Store || op.code == OpCode::Indirect) return 0;
-    if (op.code != OpCode::Load || !arena_.contains(op.index, axis.var)) continue;
-    auto along = arena_.affine_in(op.index, axis.var);
-    if (!along || !arena_.is_const(along->coefficient, 1) || loop::is_indirect(arena_, op.index)) return 0;
-    if (read && (read->buffer != op.buffer || read->index != op.index)) return 0;
-    read = op;
-  }
-  const auto known = arena_.as_const(axis.extent);
+  const auto read = read_once(stage);
+  const auto known = arena_.as_const(stage.axes.back().extent);
   if (!read || !known) return 0;
   const int64_t unit = kRun * width_, bytes = size_of(program_.buffers[read->buffer].dtype);  // in whole runs
   for (int64_t apart = kFar / bytes; apart >= kNear / bytes; apart /= 2)
@@ -61,6 +67,74 @@ Emitter::Values Emitter::run_apart(const loop::Stage& stage, int64_t apart, int6
       vector_ = {};
       return resume(before, sums);
     });
+  });
+}
+
+// Rows of whole vectors, as many as units for all threads.
+bool Emitter::may_group_rows() const {
+  constexpr int64_t kUnits = 64, kLeastBytes = 1 << 10, kMostCost = 24;
+  if (width_ == 1 || nest_.outer.empty() || nest_.stages[0].axes.size() != 1 || !only_reduces()) return false;
+  if (footprint().value_or(0) <= vb_.target.cache_bytes) return false;
+  const loop::Stage& stage = nest_.stages[0];
+  const auto read = read_once(stage);
+  const auto rows = arena_.as_const(schedule::volume(arena_, nest_.outer)),
+             length = arena_.as_const(stage.axes[0].extent);
+  if (!read || !rows || !length || *length % width_ || body_cost(stage) > kMostCost) return false;
+  const int64_t bytes = *length * size_of(program_.buffers[read->buffer].dtype), run = kRun * width_;
+  constexpr int64_t kGroup = kGroupRows * kGroupStride;
+  return bytes >= kLeastBytes && bytes < kNear * kGroupRows && (*length <= 2 * run || *length % run == 0) &&
+         arena_.contains(read->index, nest_.outer.back().var) &&
+         arena_.known_multiple(nest_.outer.back().extent, kGroup) && *rows >= kUnits * kGroup;
+}
+
+void Emitter::run_row_group(Value* first) {
+  const loop::Stage& stage = nest_.stages[0];
+  const loop::Axis &axis = stage.axes[0], &row = nest_.outer.back();
+  stage_ = &stage;
+  stage_copies_ = kGroupRows;
+  auto after = [&](Value* begin, int64_t n) {
+    return B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(n)), "", true, true);
+  };
+  auto take = [&](Value* begin, int64_t length, Values carried) {
+    vector_.var = axis.var;
+    vector_.rows = row.var;
+    vector_.rows_apart = kGroupStride;
+    vector_.copies = kGroupRows;
+    carried = loop(begin, after(begin, length), width_, true, std::move(carried), [&](Value* iv, Values current) {
+      vector_.iv = iv;
+      bind(axis.var, iv, top());
+      run_ops(stage, &current);
+      return current;
+    });
+    vector_ = {};
+    return carried;
+  };
+  loop(first, after(first, kGroupStride), 1, true, {}, [&](Value* top_row, const Values&) {
+    bind(row.var, top_row, top());
+    Values carried = begin_reductions(stage);
+    Value* none = B.getInt64(0);
+    const int64_t length = *arena_.as_const(axis.extent), run = kRun * width_;
+    if (length <= 2 * run)
+      carried = take(none, length, std::move(carried));
+    else
+      carried =
+          loop(none, B.getInt64(static_cast<uint64_t>(length)), run, true, std::move(carried),
+               [&](Value* begin, const Values& before) { return resume(before, take(begin, run, restart(before))); });
+    // The values of each row, one after the other, are those of a stage of one copy.
+    const std::vector<Accumulator> all = accumulators_;
+    for (int r = 0; r < kGroupRows; ++r) {
+      Values of_row;
+      for (size_t i = 0; i < all.size(); ++i) {
+        accumulators_[i].first = of_row.size();
+        accumulators_[i].copies = 1;
+        const auto from = carried.begin() + static_cast<long>(all[i].first) + static_cast<long>(r) * all[i].parts;
+        of_row.append(from, from + all[i].parts);
+      }
+      bind(row.var, after(top_row, r * kGroupStride), top());
+      finish_reductions(stage, of_row);
+      for (size_t s = 1; s < nest_.stages.size(); ++s) run_stage(nest_.stages[s]);
+    }
+    return Values();
   });
 }
 

@@ -23,6 +23,27 @@ constexpr int kMostSwept = 4;             // reductions, whose accumulators are 
 
 }  // namespace
 
+bool Emitter::only_reduces() const {
+  int sums = 0;
+  std::vector<char> of_stage(static_cast<size_t>(nest_.values), 0);
+  for (const LoopOp& op : nest_.stages[0].ops) {
+    if (op.code == OpCode::Scan || op.code == OpCode::Store || op.code == OpCode::Indirect) return false;
+    if (op.code == OpCode::Load && program_.buffers[op.buffer].kind == loop::BufferKind::Local) return false;
+    if (op.code == OpCode::Reduce) {
+      if (is_moment(op.reduce) || is_exponent(op.reduce) || ++sums > kMostSwept) return false;
+    } else if (op.result.valid()) {
+      of_stage[op.result.index] = 1;
+    }
+  }
+  for (size_t s = 1; s < nest_.stages.size(); ++s) {
+    if (!nest_.stages[s].axes.empty()) return false;
+    for (const LoopOp& op : nest_.stages[s].ops)
+      for (loop::ValId v : op.args)
+        if (v.valid() && of_stage[v.index]) return false;
+  }
+  return sums > 0;
+}
+
 // Whether the first stage reduces rows into results of columns alone, and what follows takes nothing else from it.
 bool Emitter::may_sweep() const {
   const loop::Stage& stage = nest_.stages[0];
@@ -32,24 +53,7 @@ bool Emitter::may_sweep() const {
   if (columns && *columns <= static_cast<int64_t>(width_) * copies_) return false;
   auto points = arena_.as_const(volume(arena_, nest_.outer));
   if (rows && points && *rows * *points < kLeastSwept) return false;
-  int sums = 0;
-  std::vector<char> of_rows(static_cast<size_t>(nest_.values), 0);
-  for (const LoopOp& op : stage.ops) {
-    if (op.code == OpCode::Scan || op.code == OpCode::Store || op.code == OpCode::Indirect) return false;
-    if (op.code == OpCode::Load && program_.buffers[op.buffer].kind == loop::BufferKind::Local) return false;
-    if (op.code == OpCode::Reduce) {
-      if (is_moment(op.reduce) || is_exponent(op.reduce) || ++sums > kMostSwept) return false;
-    } else if (op.result.valid()) {
-      of_rows[op.result.index] = 1;
-    }
-  }
-  for (size_t s = 1; s < nest_.stages.size(); ++s) {
-    if (!nest_.stages[s].axes.empty()) return false;
-    for (const LoopOp& op : nest_.stages[s].ops)
-      for (loop::ValId v : op.args)
-        if (v.valid() && of_rows[v.index]) return false;
-  }
-  return true;
+  return only_reduces();
 }
 
 // Vectors that are a cache line of what is read in the smallest elements.

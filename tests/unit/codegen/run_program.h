@@ -178,6 +178,8 @@ inline void check(const std::string& text, std::vector<HostTensor> inputs, doubl
   EXPECT_FALSE(fault) << fault->message();
 }
 
+inline std::string str(int64_t n) { return std::to_string(n); }
+
 inline HostTensor filled(DType dtype, std::vector<int64_t> sizes, int seed) {
   HostTensor t = loop::host_tensor(dtype, std::move(sizes));
   fill(t, seed);
