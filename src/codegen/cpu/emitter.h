@@ -68,9 +68,9 @@ class Emitter {
     Value* mask = nullptr;     // lanes in use; null: all. Only with one copy, or with rows.
     std::optional<Expr> rows;  // tiles, strips: copies are the next values of this variable, `columns` vectors at each
     int columns = 1;
-    bool anywhere = false;  // iv may be no multiple of the width
-    int64_t apart = 0;      // from one copy to the next; 0: the width
-    int64_t rows_apart = 1;
+    bool anywhere = false;   // iv may be no multiple of the width
+    int64_t apart = 0;       // from one copy to the next; 0: the width
+    int64_t rows_apart = 1;  // from a copy's value of `rows` to the next one's
   };
   struct Accumulator {  // of one Reduce or Scan
     const LoopOp* op = nullptr;
@@ -146,6 +146,10 @@ class Emitter {
 
   // long_rows.cpp
   int64_t copies_apart(const loop::Stage& stage) const;  // along its last axis; 0: they are side by side
+  Value* after(Value* begin, int64_t n) {
+    return B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(n)), "", true, true);
+  }
+  Values run_vectors(const loop::Stage& stage, Value* begin, int64_t length, Values carried);
   Values run_apart(const loop::Stage& stage, int64_t apart, int64_t run, Values carried);
   std::optional<LoopOp> read_once(const loop::Stage& stage) const;  // in unit steps of its last axis, and nothing else
   bool may_group_rows() const;

@@ -43,29 +43,32 @@ int64_t Emitter::copies_apart(const loop::Stage& stage) const {
   return 0;
 }
 
+// `length` points of the last axis from `begin`, in vectors, of which `vector_` says how the copies lie.
+Emitter::Values Emitter::run_vectors(const loop::Stage& stage, Value* begin, int64_t length, Values carried) {
+  const Expr var = stage.axes.back().var;
+  vector_.var = var;
+  carried = loop(begin, after(begin, length), width_, true, std::move(carried), [&](Value* iv, Values current) {
+    vector_.iv = iv;
+    bind(var, iv, top());
+    run_ops(stage, &current);
+    return current;
+  });
+  vector_ = {};
+  return carried;
+}
+
 // All whole spans, of which there is one at least. `run`: additions to one accumulator before its sum joins those
 // before.
 Emitter::Values Emitter::run_apart(const loop::Stage& stage, int64_t apart, int64_t run, Values carried) {
   const loop::Axis& axis = stage.axes.back();
   const int64_t span = apart * stage_copies_, length = run * width_,
                 whole = *arena_.as_const(axis.extent) / span * span;
-  auto after = [&](Value* begin, int64_t n) {
-    return B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(n)), "", true, true);
-  };
   Value *none = B.getInt64(0), *all = B.getInt64(static_cast<uint64_t>(whole));
   return loop(none, all, span, true, std::move(carried), [&](Value* first, Values of_spans) {
     return loop(first, after(first, apart), length, true, std::move(of_spans), [&](Value* begin, const Values& before) {
-      vector_.var = axis.var;
       vector_.copies = stage_copies_;
       vector_.apart = apart;
-      Values sums = loop(begin, after(begin, length), width_, true, restart(before), [&](Value* iv, Values current) {
-        vector_.iv = iv;
-        bind(axis.var, iv, top());
-        run_ops(stage, &current);
-        return current;
-      });
-      vector_ = {};
-      return resume(before, sums);
+      return resume(before, run_vectors(stage, begin, length, restart(before)));
     });
   });
 }
@@ -92,22 +95,11 @@ void Emitter::run_row_group(Value* first) {
   const loop::Axis &axis = stage.axes[0], &row = nest_.outer.back();
   stage_ = &stage;
   stage_copies_ = kGroupRows;
-  auto after = [&](Value* begin, int64_t n) {
-    return B.CreateAdd(begin, B.getInt64(static_cast<uint64_t>(n)), "", true, true);
-  };
   auto take = [&](Value* begin, int64_t length, Values carried) {
-    vector_.var = axis.var;
     vector_.rows = row.var;
     vector_.rows_apart = kGroupStride;
     vector_.copies = kGroupRows;
-    carried = loop(begin, after(begin, length), width_, true, std::move(carried), [&](Value* iv, Values current) {
-      vector_.iv = iv;
-      bind(axis.var, iv, top());
-      run_ops(stage, &current);
-      return current;
-    });
-    vector_ = {};
-    return carried;
+    return run_vectors(stage, begin, length, std::move(carried));
   };
   loop(first, after(first, kGroupStride), 1, true, {}, [&](Value* top_row, const Values&) {
     bind(row.var, top_row, top());

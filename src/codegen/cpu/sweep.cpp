@@ -154,7 +154,7 @@ void Emitter::run_sweep(Value* begin, Value* end) {
   // Long sums in two levels, as run_axis takes them.
   constexpr int64_t kRows = kSweepRows * kSweepStride;
   loop(zero, rows, kRows, known && *known > 0, {}, [&](Value* first, const Values&) {
-    Value* last = B.CreateAdd(first, B.getInt64(kRows), "", true, true);
+    Value* last = after(first, kRows);
     if (!(known && *known % kRows == 0)) last = B.CreateSelect(B.CreateICmpSLT(last, rows), last, rows);
     if (sums) {
       each_group([&](const Values&) { run.store(restart(all.load())); });

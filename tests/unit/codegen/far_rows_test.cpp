@@ -72,6 +72,22 @@ TEST(FarRows, GroupsOfRows) {
       }
 }
 
+// What a row has for all of its elements is its own in each copy: a factor that is loaded, and its number.
+TEST(FarRows, GroupsOfRowsWithFactors) {
+  Target target = cpu_target();
+  target.cache_bytes = 1 << 10;
+  check(
+      "program\nbuffer %0 \"x\" f32 cpu input 0 sizes [1024, 264] strides [264, 1]\n"
+      "buffer %1 \"w\" f32 cpu input 1 sizes [1024] strides [1]\n"
+      "buffer %2 \"o\" f32 cpu output sizes [1024] strides [1]\n"
+      "nest \"n\" outer [i0: 1024] vector inner tile 0 grain 1 locs [] {\n  stage [r0: 264] {\n"
+      "    v0 = load f32 %0[264*i0 + r0]\n    v1 = load f32 %1[i0]\n    v2 = mul f32 v0, v1\n"
+      "    v3 = index i64 i0 + r0\n    v4 = cast f32 v3\n    v5 = mul f32 v2, v4\n    v6 = reduce f32 max v5\n  }\n"
+      "  stage [] {\n    store %2[i0] = v6\n  }\n}\n"
+      "output view %2 f32 sizes [1024] strides [1] offset 0\n",
+      {filled(DType::F32, {1024, 264}, 5), filled(DType::F32, {1024}, 6)}, 2e-6, cpu_generator(target));
+}
+
 // Columns of more rows than a cache has, and of open lengths: a few rows at a time, with accumulators in memory.
 TEST(FarRows, ColumnsOfManyRows) {
   struct Case {
