@@ -48,11 +48,13 @@ Background::Background(std::function<void()> work, bool needed) : work_(std::mov
   static std::once_flag once;
   std::call_once(once, [] {
     run_before_fork(finish_all);
-    std::atexit(finish_all);
+    finish_background_at_exit();
   });
   std::lock_guard lock(all().mutex);
   all().finish.push_back([this] { finish(); });
 }
+
+void finish_background_at_exit() { std::atexit(finish_all); }
 
 void Background::run() noexcept {
   try {

@@ -36,4 +36,7 @@ class Background {
   std::atomic<bool> done_ = false;
 };
 
+// Waits for all of it at exit before what the calling thread has registered until now is destroyed.
+void finish_background_at_exit();
+
 }  // namespace braze

@@ -18,6 +18,7 @@
 #include "codegen/codegen.h"
 #include "codegen/cpu/architecture.h"
 #include "codegen/llvm/headers.h"
+#include "codegen/llvm/start.h"
 #include "codegen/llvm/unit.h"
 
 namespace braze::codegen {
@@ -25,6 +26,7 @@ namespace cpu {
 namespace {
 
 void initialise(const Architecture& architecture) {
+  ir::start_llvm();
   static auto* mutex = new ForkMutex;
   static auto* ready = new std::set<const Architecture*>;
   std::lock_guard lock(*mutex);

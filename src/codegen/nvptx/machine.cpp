@@ -6,12 +6,14 @@
 
 #include "base/check.h"
 #include "codegen/llvm/headers.h"
+#include "codegen/llvm/start.h"
 #include "codegen/llvm/unit.h"
 
 namespace braze::codegen::nvptx {
 namespace {
 
 void initialise() {
+  ir::start_llvm();
   static std::once_flag once;
   std::call_once(once, [] {
     LLVMInitializeNVPTXTargetInfo();
