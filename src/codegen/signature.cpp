@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "loop/analysis.h"
 
 namespace braze::codegen {
 namespace {
@@ -64,6 +65,7 @@ class Printer {
       case loop::OpCode::Load: text(" "), text(buffer(op.buffer)), text("["), text(expr(op.index)), text("]"); break;
       case loop::OpCode::Store:
         text(op.atomic_add ? " +" : " "), text(buffer(op.buffer)), text("["), text(expr(op.index)), text("]");
+        if (loop::of_caller(program_, op.buffer)) text(" given");
         break;
       case loop::OpCode::Index: text(" "), text(expr(op.index)); break;
       case loop::OpCode::Indirect:

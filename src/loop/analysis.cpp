@@ -107,6 +107,13 @@ class SymbolOrder {
 
 }  // namespace
 
+bool of_caller(const Program& program, BufferId buffer) {
+  const BufferKind kind = program.buffers[buffer].kind;
+  return kind == BufferKind::Input || kind == BufferKind::Constant ||
+         std::any_of(program.writebacks.begin(), program.writebacks.end(),
+                     [&](const Writeback& w) { return w.from.buffer == buffer; });
+}
+
 std::optional<Device> device_of(const Program& program, const Nest& nest) {
   for (const Stage& s : nest.stages)
     for (const LoopOp& op : s.ops)

@@ -30,6 +30,10 @@ Effects effects(const Item& item);
 bool contains(const std::vector<BufferId>& buffers, BufferId b);
 bool have_common(const std::vector<BufferId>& some, const std::vector<BufferId>& others);
 
+// Whether the caller may have chosen the buffer's memory, which then begins at any multiple of an element: an input, or
+// what is written back to one. Other memory is allocated for the program, at multiples of 64 bytes.
+bool of_caller(const Program& program, BufferId buffer);
+
 // The device that a nest runs on: where it stores. nullopt: it stores nothing.
 std::optional<Device> device_of(const Program& program, const Nest& nest);
 

@@ -30,6 +30,16 @@ def test_what_is_written_is_written_once():
     assert "aten::copy_" not in {e.name for e in profile.events()}
 
 
+@pytest.mark.parametrize("first", [0, 1, 5])
+def test_memory_that_begins_anywhere(first):
+    """More than the caches hold goes past them, in whole vectors, which only aligned memory takes."""
+    n = 24 << 20
+    whole, x = torch.zeros(n + 8), torch.linspace(-1, 1, n)
+    braze.compile(lambda y, x: y.copy_(x * 2 + 1), fullgraph=True)(whole[first : first + n], x)
+    assert torch.equal(whole[first : first + n], x * 2 + 1)
+    assert whole[:first].eq(0).all() and whole[first + n :].eq(0).all()
+
+
 @pytest.mark.parametrize(
     "fn",
     [

@@ -154,6 +154,8 @@ class Emitter {
   std::optional<LoopOp> read_once(const loop::Stage& stage) const;  // in unit steps of its last axis, and nothing else
   bool may_group_rows() const;
   void run_row_group(Value* first);
+  std::optional<int64_t> next_row(const LoopOp& load) const;  // elements to what to fetch meanwhile
+  void fetch_ahead(const LoopOp& load, int64_t apart);
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);

@@ -3,12 +3,16 @@
 // Memory is read faster from several places at a time than from one: what looks ahead does so within a page, and each
 // place has its own. So a long row is cut into spans, of which each copy takes one part from its beginning to its end,
 // and of shorter ones each copy takes a row of its own. Of two tensors this is no faster.
+//
+// A row of some pages that is read again, by what is computed with its sum, is in a cache by then: memory would rest.
+// So the next row is asked for meanwhile.
 #include "codegen/cpu/emitter.h"
 #include "loop/analysis.h"
 #include "schedule/index.h"
 
 namespace braze::codegen::cpu {
 
+using loop::BufferKind;
 using loop::OpCode;
 
 namespace {
@@ -128,6 +132,45 @@ void Emitter::run_row_group(Value* first) {
     }
     return Values();
   });
+}
+
+std::optional<int64_t> Emitter::next_row(const LoopOp& load) const {
+  constexpr int64_t kLeastRow = 1 << 10, kMostRow = 64 << 10;  // bytes
+  if (outer_vector_ || nest_.outer.empty() || vector_.mask || program_.buffers[load.buffer].kind == BufferKind::Local)
+    return std::nullopt;
+  if (footprint().value_or(0) <= vb_.target.cache_bytes) return std::nullopt;
+  // Read by a stage before, and by none that follows.
+  bool before = false, now = false;
+  for (const loop::Stage& s : nest_.stages) {
+    const bool here = &s == stage_;
+    const bool reads = std::ranges::any_of(
+        s.ops, [&](const LoopOp& op) { return op.code == OpCode::Load && op.buffer == load.buffer; });
+    if (now && reads) return std::nullopt;
+    now |= here;
+    before |= reads && !now;
+  }
+  if (!before) return std::nullopt;
+  const int64_t bytes = size_of(program_.buffers[load.buffer].dtype);
+  auto next = arena_.affine_in(load.index, nest_.outer.back().var);
+  auto along = arena_.affine_in(load.index, *vector_.var);
+  if (!next || !along || !arena_.is_const(along->coefficient, 1)) return std::nullopt;
+  auto apart = arena_.as_const(next->coefficient), length = arena_.as_const(stage_->axes.back().extent);
+  if (!apart || !length || *apart < *length || *length * bytes < kLeastRow || *length * bytes > kMostRow)
+    return std::nullopt;
+  return apart;
+}
+
+// The lines of the vectors in flight, so many elements further. Behind the last row there may be none: nothing is read.
+void Emitter::fetch_ahead(const LoopOp& load, int64_t apart) {
+  constexpr int64_t kLine = 64;
+  const int64_t bytes = size_of(program_.buffers[load.buffer].dtype),
+                vectors = std::max<int64_t>(1, kLine / (width_ * bytes));
+  Type* element = storage_type(vb_, program_.buffers[load.buffer].dtype);
+  for (int64_t c = 0; c < vector_.copies; c += vectors) {
+    Value* p = B.CreateConstGEP1_64(element, address(load.buffer, load.index), apart + c * width_);
+    B.CreateIntrinsic(llvm::Intrinsic::prefetch, {B.getPtrTy()},
+                      {p, B.getInt32(0), B.getInt32(3), B.getInt32(1)});  // to read, into all caches, data
+  }
 }
 
 }  // namespace braze::codegen::cpu

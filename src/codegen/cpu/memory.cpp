@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "codegen/cpu/emitter.h"
+#include "loop/analysis.h"
 
 namespace braze::codegen::cpu {
 
@@ -97,6 +98,7 @@ void Emitter::emit_load(const LoopOp& op) {
       }
       out.v.push_back(from < c ? out.v[static_cast<size_t>(from)] : finish(load_lanes(op.buffer, index, c)));
     }
+    if (auto apart = next_row(op)) fetch_ahead(op, *apart);
   } else {
     int depth = depth_of(index);
     bool hoist = !local && !stores_to(op.buffer);
@@ -323,11 +325,12 @@ std::optional<int64_t> Emitter::footprint() const {
 }
 
 // Whole vectors to a large buffer of a nest that touches more than the caches hold: past them, which saves reading the
-// lines first.
+// lines first. They fault where the address is no multiple of theirs, so of a caller's memory none go this way.
 bool Emitter::streams(BufferId buffer, Expr index) {
   const loop::Buffer& b = program_.buffers[buffer];
   bool whole = static_cast<int64_t>(width_) * size_of(b.dtype) * 8 == vb_.target.vector_bits;
   if (b.kind == BufferKind::Local || !whole || !vb_.target.streaming_stores) return false;
+  if (loop::of_caller(program_, buffer)) return false;
   int64_t bytes = size_of(b.dtype);
   for (const std::vector<loop::Axis>* axes : {&nest_.outer, &stage_->axes})
     for (const loop::Axis& a : *axes) {

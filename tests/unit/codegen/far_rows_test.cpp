@@ -36,6 +36,35 @@ TEST(FarRows, LongRows) {
     }
 }
 
+// Rows that are read again with what was made of them, in two ways: the next ones are asked for, behind the last of
+// which there is nothing.
+TEST(FarRows, ReadAgain) {
+  Target target = cpu_target();
+  target.cache_bytes = 1 << 10;
+  for (const auto& [in, dtype] : {std::pair{"f32", DType::F32}, {"bf16", DType::BF16}, {"f64", DType::F64}})
+    for (int64_t length : {256, 1024, 1027, 20000})
+      for (int64_t apart : {length, length + 3}) {
+        const std::string n = str(length), far = str(apart);
+        auto loaded = [&](int stage, int value) {
+          const std::string v = "v" + str(value), w = "v" + str(value + 1), r = "r" + str(stage);
+          return "  stage [" + r + ": " + n + "] {\n    " + v + " = load " + in + " %0[" + far + "*i0 + " + r +
+                 "]\n    " + w + " = cast f32 " + v + "\n";
+        };
+        check("program\nbuffer %0 \"x\" " + std::string(in) + " cpu input 0 sizes [7, " + n + "] strides [" + far +
+                  ", 1]\nbuffer %1 \"o\" f32 cpu output sizes [7, " + n + "] strides [" + n + ", 1]\n" +
+                  "nest \"n\" outer [i0: 7] vector inner tile 0 grain 1 locs [] {\n" + loaded(0, 0) +
+                  "    v2 = reduce f32 max v1\n  }\n" + loaded(1, 3) + "    v5 = sub f32 v4, v2\n" +
+                  "    v6 = reduce f32 sum v5\n  }\n" + loaded(2, 7) + "    v9 = sub f32 v8, v2\n" +
+                  "    v10 = add f32 v9, v6\n    store %1[" + n + "*i0 + r2] = v10\n  }\n}\n" +
+                  "output view %1 f32 sizes [7, " + n + "] strides [" + n + ", 1] offset 0\n",
+              {filled(dtype, {7, apart}, 5)}, 2e-5, cpu_generator(target));
+        if (HasFatalFailure()) {
+          ADD_FAILURE() << in << " " << length << " " << apart;
+          return;
+        }
+      }
+}
+
 // Of more than the caches hold, rows of some pages: sixteen of them are a unit, four of which are read at a time.
 TEST(FarRows, GroupsOfRows) {
   struct Case {

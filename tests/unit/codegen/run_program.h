@@ -81,16 +81,19 @@ inline std::vector<HostTensor> run_compiled(const Program& p, std::vector<HostTe
     }
     return n;
   };
-  constexpr size_t kGuard = 256;  // bytes around each buffer that must stay as they are
+  constexpr size_t kGuard = 256;   // bytes around each buffer that must stay as they are
+  constexpr size_t kAligned = 64;  // as what is allocated for a program
   for (size_t i = 0; i < p.buffers.size(); ++i) {
     const loop::Buffer& b = p.buffers[loop::BufferId(i)];
     if (b.kind == loop::BufferKind::Local) continue;
     if (b.kind == loop::BufferKind::Input || b.kind == loop::BufferKind::Constant) {
       base[i] = inputs[b.input].storage.data() + inputs[b.input].offset * size_of(b.dtype);
     } else {
-      memory[i].assign(static_cast<size_t>(count(b) * size_of(b.dtype)) + 2 * kGuard, 0xA5);
-      base[i] = memory[i].data() + kGuard;
-      std::memset(base[i], 0, memory[i].size() - 2 * kGuard);
+      const auto bytes = static_cast<size_t>(count(b) * size_of(b.dtype));
+      memory[i].assign(bytes + 2 * kGuard + kAligned - 1, 0xA5);
+      const auto first = reinterpret_cast<uintptr_t>(memory[i].data()) + kGuard;
+      base[i] = memory[i].data() + kGuard + (kAligned - first % kAligned) % kAligned;
+      std::memset(base[i], 0, bytes);
     }
   }
   for (size_t n = 0; n < l.entry.size(); ++n) {
@@ -114,8 +117,8 @@ inline std::vector<HostTensor> run_compiled(const Program& p, std::vector<HostTe
     for (sym::Expr s : v.sizes) t.sizes.push_back(p.arena->evaluate(s, env));
     for (sym::Expr s : v.strides) t.strides.push_back(p.arena->evaluate(s, env));
     t.offset = p.arena->evaluate(v.offset, env);
-    const auto& m = memory[v.buffer.index];
-    t.storage.assign(m.begin() + kGuard, m.end() - kGuard);
+    const auto* first = static_cast<const uint8_t*>(base[v.buffer.index]);
+    t.storage.assign(first, first + count(p.buffers[v.buffer]) * size_of(p.buffers[v.buffer].dtype));
     out.push_back(std::move(t));
   }
   return out;
