@@ -1,6 +1,7 @@
 #include "base/cpu.h"
 
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
@@ -32,11 +33,26 @@ CpuLevel detect() {
 
 struct Asked {
   std::optional<CpuLevel> level;
+  std::optional<int64_t> cache;
   std::string error;
 };
+
+void ask_cache(Asked& a) {
+  const char* value = std::getenv("BRAZE_CPU_CACHE");
+  const std::string_view text = value ? value : "";
+  if (text.empty()) return;
+  int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error == std::errc() && end == text.data() + text.size() && bytes > 0)
+    a.cache = bytes;
+  else
+    a.error = "BRAZE_CPU_CACHE: a number of bytes from 1 on is expected, not '" + std::string(text) + "'";
+}
+
 const Asked& asked() {
   static const Asked result = [] {
     Asked a;
+    ask_cache(a);
     const char* value = std::getenv("BRAZE_CPU");
     std::string_view name = value ? value : "";
     if (name.empty() || name == "host") return a;
@@ -72,6 +88,7 @@ CpuLevel host_cpu() {
 }
 
 std::optional<CpuLevel> forced_cpu() { return asked().level; }
+std::optional<int64_t> forced_cache() { return asked().cache; }
 const std::string& cpu_error() { return asked().error; }
 
 }  // namespace braze

@@ -1,5 +1,5 @@
-// Which instructions machine code of ours may use: all that this CPU has, or those that the environment variable
-// BRAZE_CPU names.
+// Which CPU machine code of ours is for: the one at hand, or what the environment variables BRAZE_CPU and
+// BRAZE_CPU_CACHE say of it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -32,8 +32,11 @@ bool host_has_halves();
 // What BRAZE_CPU asks for (read once): "avx2", "avx512", "neon"; nothing: the host, with all that it has beyond its
 // level.
 std::optional<CpuLevel> forced_cpu();
-// Empty, or why BRAZE_CPU cannot be obeyed: an unknown name, or instructions that this CPU lacks. Code is then not to
-// be run; it can be looked at.
+// What BRAZE_CPU_CACHE says (read once): bytes of the last cache that code is written for. With few, small tensors show
+// what is done for those that no cache holds.
+std::optional<int64_t> forced_cache();
+// Empty, or why one of them cannot be obeyed: an unknown name, instructions that this CPU lacks, no number. Code is
+// then not to be run; it can be looked at.
 const std::string& cpu_error();
 
 }  // namespace braze

@@ -1,4 +1,5 @@
-"""BRAZE_CPU: kernels with the instructions of older CPUs, on every machine that has them; code of one CPU is not found by another."""
+"""BRAZE_CPU: kernels with the instructions of older CPUs, on every machine that has them; code of one CPU is not found by another.
+BRAZE_CPU_CACHE: kernels as those of tensors that no cache holds."""
 
 import functools
 import json
@@ -35,10 +36,10 @@ def has(cpu):
 
 
 @functools.lru_cache
-def results(cpu):
+def results(cpu, **environment):
     if not has(cpu):
         pytest.skip(f"{cpu}: {LACKS}")
-    done = python(cpu, str(HERE / "cpu_cases.py"))
+    done = python(cpu, str(HERE / "cpu_cases.py"), **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -47,6 +48,20 @@ def results(cpu):
 @pytest.mark.parametrize("cpu", ["avx2", "avx512"])
 def test_agrees_with_eager(cpu, name):
     assert results(cpu)[name] == "", results(cpu)[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cpu", ["avx2", "avx512"])
+def test_agrees_with_eager_without_a_cache(cpu, name):
+    found = results(cpu, BRAZE_CPU_CACHE="1024")
+    assert found[name] == "", found[name]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1k", "many"])
+def test_a_cache_of_no_size_is_refused(value):
+    done = python("host", "-c", "import braze", BRAZE_CPU_CACHE=value)
+    assert done.returncode != 0
+    assert f"BRAZE_CPU_CACHE: a number of bytes from 1 on is expected, not '{value}'" in done.stderr
 
 
 def test_an_unknown_cpu_is_refused():

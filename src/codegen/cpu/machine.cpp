@@ -188,6 +188,7 @@ const Target& cpu_target() {
   static const Target target = [] {
     auto level = forced_cpu();
     Target t = !level ? cpu::describe_host() : *level == CpuLevel::Neon ? neon_target() : x86_target(*level);
+    if (auto bytes = forced_cache()) t.cache_bytes = *bytes;
     if (!cpu_error().empty()) t.unavailable = cpu_error();
     return t;
   }();
