@@ -325,7 +325,8 @@ std::optional<int64_t> Emitter::footprint() const {
 }
 
 // Whole vectors to a large buffer of a nest that touches more than the caches hold: past them, which saves reading the
-// lines first. They fault where the address is no multiple of theirs, so of a caller's memory none go this way.
+// lines first. They fault where the address is no multiple of theirs, as a caller's memory may be; and what is updated
+// there was mostly read just before, so that its lines are at hand: none go this way.
 bool Emitter::streams(BufferId buffer, Expr index) {
   const loop::Buffer& b = program_.buffers[buffer];
   bool whole = static_cast<int64_t>(width_) * size_of(b.dtype) * 8 == vb_.target.vector_bits;
