@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import braze
+from braze import _C
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = re.findall(
@@ -121,3 +122,15 @@ def test_the_table_says_what_was_tried():
             re.fullmatch(r"\d+ passed(, \d+ skipped)?", result) and sum(map(int, re.findall(r"\d+", result))) >= tests
         )
         assert float(seconds) < 5 and datetime.date.fromisoformat(date)
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf")
+def test_what_llvm_does_as_it_is_loaded_is_kept_apart():
+    """So that the loader, which calls what stands in .init_array, does not do it at every import."""
+    holder = next(Path(_C.__file__).parent.glob("libbraze_core*.so"), Path(_C.__file__))
+    listed = subprocess.run(["readelf", "-SW", holder], check=True, capture_output=True, text=True).stdout
+    linker = subprocess.run(["readelf", "-p", ".comment", holder], check=True, capture_output=True, text=True).stdout
+    if "LLD" not in linker:
+        pytest.skip("linked without lld")
+    size = {name: int(n, 16) for name, n in re.findall(r"\] (\S+)\s+\S+\s+\w+ \w+ (\w+) ", listed)}
+    assert size["llvm_start"] >= 200 * 8 and size[".init_array"] <= 60 * 8, size

@@ -345,6 +345,7 @@ void Emitter::run_unit(llvm::ArrayRef<Value*> digits) {
   if (stripe_ > 1) {
     block = B.CreateMul(digits[n - 2], B.getInt64(static_cast<uint64_t>(stripe_)), "", true, true);
     block = B.CreateAdd(block, digits[n], "", true, true);
+    ends_stripe_ = B.CreateICmpEQ(digits[n], B.getInt64(static_cast<uint64_t>(stripe_ - 1)));
   }
   Value* begin = B.CreateMul(block, B.getInt64(static_cast<uint64_t>(block_)), "", true, true);
   Value* end;

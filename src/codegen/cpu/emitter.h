@@ -97,6 +97,7 @@ class Emitter {
   void run_units(Value* lo, Value* hi);
   void run_unit(llvm::ArrayRef<Value*> digits);
   void run_tile(Value* rows, Value* begin, Value* end);
+  Value* to_next_tile(const LoopOp& load);
   void transpose_square(const LoopOp& op, Value* place, Value* rows, Value* columns);
   void run_stages();
   void run_stage(const loop::Stage& stage);
@@ -154,8 +155,8 @@ class Emitter {
   std::optional<LoopOp> read_once(const loop::Stage& stage) const;  // in unit steps of its last axis, and nothing else
   bool may_group_rows() const;
   void run_row_group(Value* first);
-  std::optional<int64_t> next_row(const LoopOp& load) const;  // elements to what to fetch meanwhile
-  void fetch_ahead(const LoopOp& load, int64_t apart);
+  Value* read_later(const LoopOp& load);  // elements to what to fetch meanwhile; null: nothing
+  void fetch_ahead(const LoopOp& load, Value* apart);
 
   // reduce.cpp
   Values begin_reductions(const loop::Stage& stage);
@@ -258,10 +259,11 @@ class Emitter {
   int64_t block_ = 0;                    // Outer: points of the last axis per unit
   std::optional<int64_t> block_length_;  // Outer: known and equal for all blocks
   bool outer_vector_ = false;
-  Expr blocks_;                  // Outer: blocks per row
-  bool tiled_ = false;           // the last two outer axes in tiles
-  int64_t stripe_ = 1;           // columns of tiles that are walked together
-  std::optional<size_t> strip_;  // Outer: an outer axis of which several points run at once
+  Expr blocks_;                   // Outer: blocks per row
+  bool tiled_ = false;            // the last two outer axes in tiles
+  int64_t stripe_ = 1;            // columns of tiles that are walked together
+  Value* ends_stripe_ = nullptr;  // whether a row of tiles ends with this one; null: there are no stripes
+  std::optional<size_t> strip_;   // Outer: an outer axis of which several points run at once
   int64_t strip_points_ = 1;
   bool groups_rows_ = false;  // Inner: a unit is kGroupRows * kGroupStride points of the last outer axis
   bool sweeps_ = false;       // Outer: rows are reduced a few at a time, for all columns of a block

@@ -134,40 +134,46 @@ void Emitter::run_row_group(Value* first) {
   });
 }
 
-std::optional<int64_t> Emitter::next_row(const LoopOp& load) const {
+Value* Emitter::read_later(const LoopOp& load) {
   constexpr int64_t kLeastRow = 1 << 10, kMostRow = 64 << 10;  // bytes
+  if (tiled_) {
+    const bool direct =
+        !vector_.mask && lane_step(load.index) == 1 && !tiles_.contains({load.buffer.index, load.index.id});
+    return direct ? to_next_tile(load) : nullptr;
+  }
   if (outer_vector_ || nest_.outer.empty() || vector_.mask || program_.buffers[load.buffer].kind == BufferKind::Local)
-    return std::nullopt;
-  if (footprint().value_or(0) <= vb_.target.cache_bytes) return std::nullopt;
+    return nullptr;
+  if (footprint().value_or(0) <= vb_.target.cache_bytes) return nullptr;
   // Read by a stage before, and by none that follows.
   bool before = false, now = false;
   for (const loop::Stage& s : nest_.stages) {
     const bool here = &s == stage_;
     const bool reads = std::ranges::any_of(
         s.ops, [&](const LoopOp& op) { return op.code == OpCode::Load && op.buffer == load.buffer; });
-    if (now && reads) return std::nullopt;
+    if (now && reads) return nullptr;
     now |= here;
     before |= reads && !now;
   }
-  if (!before) return std::nullopt;
+  if (!before) return nullptr;
   const int64_t bytes = size_of(program_.buffers[load.buffer].dtype);
   auto next = arena_.affine_in(load.index, nest_.outer.back().var);
   auto along = arena_.affine_in(load.index, *vector_.var);
-  if (!next || !along || !arena_.is_const(along->coefficient, 1)) return std::nullopt;
+  if (!next || !along || !arena_.is_const(along->coefficient, 1)) return nullptr;
   auto apart = arena_.as_const(next->coefficient), length = arena_.as_const(stage_->axes.back().extent);
   if (!apart || !length || *apart < *length || *length * bytes < kLeastRow || *length * bytes > kMostRow)
-    return std::nullopt;
-  return apart;
+    return nullptr;
+  return B.getInt64(static_cast<uint64_t>(*apart));
 }
 
 // The lines of the vectors in flight, so many elements further. Behind the last row there may be none: nothing is read.
-void Emitter::fetch_ahead(const LoopOp& load, int64_t apart) {
+void Emitter::fetch_ahead(const LoopOp& load, Value* apart) {
   constexpr int64_t kLine = 64;
   const int64_t bytes = size_of(program_.buffers[load.buffer].dtype),
                 vectors = std::max<int64_t>(1, kLine / (width_ * bytes));
   Type* element = storage_type(vb_, program_.buffers[load.buffer].dtype);
   for (int64_t c = 0; c < vector_.copies; c += vectors) {
-    Value* p = B.CreateConstGEP1_64(element, address(load.buffer, load.index), apart + c * width_);
+    Value* at = B.CreateAdd(apart, B.getInt64(static_cast<uint64_t>(c * width_)));
+    Value* p = B.CreateGEP(element, address(load.buffer, load.index), at);
     B.CreateIntrinsic(llvm::Intrinsic::prefetch, {B.getPtrTy()},
                       {p, B.getInt32(0), B.getInt32(3), B.getInt32(1)});  // to read, into all caches, data
   }

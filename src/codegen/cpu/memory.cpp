@@ -98,7 +98,7 @@ void Emitter::emit_load(const LoopOp& op) {
       }
       out.v.push_back(from < c ? out.v[static_cast<size_t>(from)] : finish(load_lanes(op.buffer, index, c)));
     }
-    if (auto apart = next_row(op)) fetch_ahead(op, *apart);
+    if (Value* apart = read_later(op)) fetch_ahead(op, apart);
   } else {
     int depth = depth_of(index);
     bool hoist = !local && !stores_to(op.buffer);
@@ -120,7 +120,7 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
     return B.CreateAlignedLoad(type, local_address(buffer, index, copy), align);
   if (auto it = tiles_.find({buffer.index, index.id}); it != tiles_.end()) {
     Value* p = B.CreateInBoundsGEP(element, it->second, tile_row_);
-    if (copy) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(copy) * kTile);
+    if (copy) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(copy) * static_cast<uint64_t>(width_));
     return B.CreateAlignedLoad(type, p, align);
   }
   auto step = lane_step(index);

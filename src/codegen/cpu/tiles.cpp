@@ -8,7 +8,7 @@ using loop::OpCode;
 
 // A tile of kTile rows and columns: what is read along the rows' axis is first transposed into a scratch tile, square
 // by square of width x width points; then the rows are run from end to end. So memory is touched in runs of several
-// lines.
+// lines. What the CPU asks for by itself ends with a run: meanwhile both ask for what the next tile reads.
 void Emitter::run_tile(Value* rows, Value* begin, Value* end) {
   const loop::Axis& row = nest_.outer[nest_.outer.size() - 2];
   int level = top();
@@ -50,38 +50,40 @@ void Emitter::run_tile(Value* rows, Value* begin, Value* end) {
         return Values();
       });
     });
-  // Several rows at a time, so that their loads come before their stores: rows of large tensors often lie at equal
-  // distances from page starts, where a load must wait for an earlier store that looks like the same address.
-  auto run_rows = [&](Value* from, Value* to, int rows_at_once, bool nonempty) {
-    loop(from, to, rows_at_once, nonempty, {}, [&](Value* i, Values) {
-      bind(row.var, i, top());
-      run_columns(begin, end, block_length_, [&] {
-        tile_row_ = place(i, vector_.iv);
-        vector_.rows = row.var;
-        vector_.copies = rows_at_once;
-        run_stages();
-        vector_.rows.reset();
-        vector_.copies = 1;
-      });
-      return Values();
-    });
-  };
   for (const LoopOp* op : across) {
     auto key = std::make_pair(op->buffer.index, op->index.id);
     tiles_[key] = squares_[key];
   }
+  // Row by row: of several at a time, lines would be written in parts.
   int cost = 0;
   for (const loop::Stage& s : nest_.stages) cost += body_cost(s);
-  int together = cost <= 12 ? 4 : cost <= 24 ? 2 : 1;
-  if (arena_.known_multiple(row.extent, together)) {
-    run_rows(rows, rows_end, together, true);
-  } else {
-    Value* whole = B.CreateAnd(B.CreateSub(rows_end, rows), B.getInt64(static_cast<uint64_t>(-together)));
-    whole = B.CreateAdd(rows, whole);
-    run_rows(rows, whole, together, false);
-    run_rows(whole, rows_end, 1, false);
-  }
+  copies_ = cost <= 12 ? 4 : cost <= 24 ? 2 : 1;
+  loop(rows, rows_end, 1, true, {}, [&](Value* i, Values) {
+    bind(row.var, i, top());
+    run_columns(begin, end, block_length_, [&] {
+      tile_row_ = place(i, vector_.iv);
+      run_stages();
+    });
+    return Values();
+  });
+  copies_ = 1;
   tiles_.clear();
+}
+
+// Elements from what `load` reads to the same in the tile that comes after this one; null: it is not worth asking for.
+Value* Emitter::to_next_tile(const LoopOp& load) {
+  constexpr int64_t kAtHand = 4 << 20;  // bytes that are in caches of one core, or soon
+  if (footprint().value_or(INT64_MAX) <= std::min(kAtHand, vb_.target.cache_bytes)) return nullptr;
+  auto tiles = [&](Expr axis) {
+    auto step = arena_.affine_in(load.index, axis);
+    return step ? B.CreateMul(emit(step->coefficient), B.getInt64(kTile)) : B.getInt64(0);
+  };
+  auto below = [&] { return tiles(nest_.outer[nest_.outer.size() - 2].var); };
+  if (arena_.is_const(blocks_, 1)) return below();
+  Value* beside = tiles(*vector_.var);
+  if (!ends_stripe_) return beside;
+  Value* back = B.CreateMul(beside, B.getInt64(static_cast<uint64_t>(stripe_ - 1)));
+  return B.CreateSelect(ends_stripe_, B.CreateSub(below(), back), beside);
 }
 
 // Transposes what `op` reads at the current position into its scratch tile at `place`.
@@ -98,10 +100,12 @@ void Emitter::transpose_square(const LoopOp& op, Value* place, Value* rows, Valu
   }
   Type* i64 = B.getInt64Ty();
   auto transpose = vb_.declare("braze_transpose" + std::to_string(size_of(dtype)), B.getVoidTy(),
-                               {B.getPtrTy(), i64, B.getPtrTy(), i64, i64, i64, i64});
+                               {B.getPtrTy(), i64, B.getPtrTy(), i64, i64, i64, i64, i64});
+  Value* ahead = to_next_tile(op);
   Expr stride = arena_.affine_in(op.index, *vector_.var)->coefficient;
   B.CreateCall(transpose, {address(op.buffer, op.index), emit(stride), B.CreateInBoundsGEP(element, tile, place),
-                           B.getInt64(kTile), rows, columns, B.getInt64(static_cast<uint64_t>(width_))});
+                           B.getInt64(kTile), rows, columns, B.getInt64(static_cast<uint64_t>(width_)),
+                           ahead ? ahead : B.getInt64(0)});
 }
 
 }  // namespace braze::codegen::cpu

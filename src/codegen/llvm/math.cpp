@@ -69,6 +69,14 @@ Value* exp_tail(VectorBuilder& b, Value* r) {
   return b.fma(p, square, r);
 }
 
+// exp(-r) - 1, of the same terms.
+Value* exp_tail_of_minus(VectorBuilder& b, Value* r) {
+  Value* square = b.B.CreateFMul(r, r);
+  Value* p =
+      b.two_chains(r, square, {-1.9944254e-4, 1.39327103e-3, -8.33320804e-3, 4.16664891e-2, -1.66666672e-1, 5.0e-1});
+  return b.fma(p, square, b.B.CreateFNeg(r));
+}
+
 struct Reduced {
   Whole n;
   Value* r;  // x = n * ln(2) + r
@@ -211,13 +219,25 @@ Value* quotient(VectorBuilder& b, Value* n, Value* d, Value* low) {
   return b.fma(rest, r, q);
 }
 
+// 1 / (2^n t + 1 + 2^n), where -x = n ln(2) + r and t = exp(r) - 1: within 2 units in the last place, the 1 added
+// before the power, so that it counts where that is 2^24. From n = 127 on what remains of -x goes into the polynomial,
+// so that the sum becomes infinite where eager's does.
+Value* sigmoid_divided(VectorBuilder& b, Value* x) {
+  Value *one = b.num(x, 1.0), *move = magic(b, x, kExponent);
+  Value* t = b.at_most(b.num(x, 30.0), x);
+  Value* y = b.at_most(magic(b, x, kExponent + 127), b.fma(t, b.num(x, -kLog2E), move));
+  Value* n = b.B.CreateFSub(y, move);
+  Value* minus_r = b.fma(n, b.num(x, -2.12194440e-4), b.fma(n, b.num(x, 0.693359375), t));
+  Value* s = power(b, {y, n});
+  return b.B.CreateFDiv(one, b.B.CreateFAdd(b.fma(s, exp_tail_of_minus(b, minus_r), one), s));
+}
+
 // Through exp(-|x|), so that the divisor lies in [1, 2].
 Value* sigmoid(VectorBuilder& b, Value* x) {
+  if (!b.has_native_scale(x)) return sigmoid_divided(b, x);
   Value* one = b.num(x, 1.0);
   Value* t = b.at_least(b.num(x, -104.5), b.B.CreateFNeg(b.fabs(x)));
-  Move move = by(b, x, 32);
-  move.gone = gone_below(b, t, kLeastSigmoid);
-  Value* e = exp_moved(b, t, move);
+  Value* e = exp_moved(b, t, {magic(b, x, 0), nullptr, gone_below(b, t, kLeastSigmoid)});
   Value* above = b.B.CreateICmpSGE(b.bits(x), b.integer(VectorBuilder::like(x, b.i32()), 0));
   Value* d = b.B.CreateFAdd(e, one);
   Value* low = b.B.CreateFSub(e, b.B.CreateFSub(d, one));

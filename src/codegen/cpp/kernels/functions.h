@@ -130,8 +130,6 @@ BRAZE_INLINE L down_by_32(L x, double least) {
   return x < num(x, least) ? num(x, 0) : num(x, 0x1p-32);
 }
 constexpr double kLeastExp = -103.97208, kLeastExp2 = -150;
-// Below, 1 + exp(-x) is infinite, and eager's sigmoid 0.
-constexpr double kLeastSigmoid = -88.722839;
 // Of n in [-157, 129] that is above 0 only where x is not negative.
 template <class L>
 BRAZE_INLINE Move<L> by_sign_of(L x, double least) {
@@ -258,13 +256,15 @@ BRAZE_INLINE L log1p_float(L x) {
   const L r = log_special(u, fma(l.e, num(x, 0.693359375), l.f + y));
   return u == one ? x : r;
 }
-// Through exp(-|x|), so that the divisor lies in [1, 2].
+// 1 / (2^n t + 1 + 2^n), where -x = n ln(2) + r and t = exp(r) - 1: within 2 units in the last place, the 1 added
+// before the power, so that it counts where that is 2^24. From n = 127 on what remains of -x goes into the polynomial,
+// so that the sum becomes infinite where eager's does.
 template <class L>
 BRAZE_INLINE L sigmoid_float(L x) {
-  const L one = num(x, 1);
-  const L t = at_least(num(x, -104.5), -magnitude(x));
-  const L e = exp_moved(t, Move<L>{magic(x, kExponent + 32), down_by_32(t, kLeastSigmoid)}), q = one / (e + one);
-  return q * (x >= num(x, 0) ? one : e);
+  const L one = num(x, 1), move = magic(x, kExponent), t = at_most(num(x, 30), x);
+  const L y = at_most(magic(x, kExponent + 127), fma(t, num(x, -1.4426950408889634), move)), n = y - move;
+  const L minus_r = fma(n, num(x, -2.12194440e-4), fma(n, num(x, 0.693359375), t)), s = power(y);
+  return one / (fma(s, exp_tail(-minus_r), one) + s);
 }
 // exp(-y), 1 - exp(-y) and 1 + exp(-y) for y in [0, 20], of each of which the last step rounds once.
 template <class L>
