@@ -235,6 +235,30 @@ Types embedding_bag(const Call& c) {
   return types;
 }
 
+// Resampled planes, lines and volumes: (x, sizes of the result...), and backward (gradient, sizes of the result, sizes
+// of x...). Kernels for float tensors of which no resampled size is 0.
+Types resampled(const Call& c, const TensorType& x, bool backward) {
+  auto *sizes = c.get<IntList>(1), *whole = backward ? c.get<IntList>(2) : nullptr;
+  if (!is_floating(x.dtype) || !sizes || x.dim() != sizes->v.size() + 2) return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  Sizes out{x.sizes[0], x.sizes[1]};
+  if (backward) {
+    if (!whole || whole->v.size() != x.dim() || !c.same_sizes(out, {whole->v[0], whole->v[1]})) return std::nullopt;
+    for (size_t d = 0; d < sizes->v.size(); ++d)
+      if (!c.surely_equal(x.sizes[d + 2], sizes->v[d])) return std::nullopt;
+    out = whole->v;
+  } else {
+    out.insert(out.end(), sizes->v.begin(), sizes->v.end());
+  }
+  for (size_t d = 1; d < x.dim(); ++d)
+    if (arena.range(out[d]).lo < 1 || arena.range(x.sizes[d]).lo < 1) return std::nullopt;
+  auto format = suggested_format(c, x);
+  if (!format) return std::nullopt;
+  TensorType t = c.fresh(x, x.dtype, std::move(out));
+  t.strides = format_strides(arena, t.sizes, *format);
+  return one(std::move(t));
+}
+
 bool all_known(const Call& c, const TensorType& t) {
   return std::all_of(t.sizes.begin(), t.sizes.end(), [&](Expr e) { return c.arena().as_const(e).has_value(); });
 }
@@ -377,6 +401,9 @@ Types index_types(const Call& c) {
       return one(c.fresh(*x, x->dtype, std::move(sizes)));
     }
     case Op::constant_pad_nd: return pad(c, *x);
+    case Op::upsample_bilinear2d: case Op::upsample_linear1d: case Op::upsample_nearest1d: case Op::upsample_nearest3d:
+    case Op::_upsample_nearest_exact1d: case Op::_upsample_nearest_exact2d: case Op::_upsample_nearest_exact3d: return resampled(c, *x, false);
+    case Op::upsample_nearest2d_backward: case Op::upsample_bilinear2d_backward: return resampled(c, *x, true);
     case Op::tril: case Op::triu: return x->dim() >= 2 ? like(*x) : std::nullopt;
     default: return std::nullopt;
   }

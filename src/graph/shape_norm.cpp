@@ -152,6 +152,27 @@ bool are_classes(const Call& c, const TensorType& x, const TensorType& target, c
          c.surely_equal(weight->sizes[0], x.sizes[x.dim() == 1 ? 0 : 1]);
 }
 
+// nll_loss2d of [N, classes, height, width] and [N, height, width].
+Types of_pixels(const Call& c, const TensorType& x, const TensorType& target, int64_t reduction) {
+  if (x.dim() != 4 || target.dim() != 3) return std::nullopt;
+  for (size_t d : {0, 2, 3})
+    if (!c.surely_equal(target.sizes[d ? d - 1 : 0], x.sizes[d])) return std::nullopt;
+  return std::vector<TensorType>{c.fresh(x, x.dtype, reduction == 0 ? target.sizes : Sizes{}), c.fresh(x, x.dtype, {})};
+}
+
+// glu: the iterator runs over both halves.
+Types gated(const Call& c, const TensorType& x) {
+  sym::ExprArena& arena = c.arena();
+  auto d = x.dim() ? c.dim(1, x.dim()) : std::nullopt;
+  if (!d || !is_contiguous(arena, x)) return std::nullopt;
+  const Expr size = x.sizes[*d], two = arena.constant(2);
+  if (c.equal(arena.mod(size, two), arena.constant(0)) != true) return std::nullopt;
+  TensorType half = x;
+  half.sizes[*d] = arena.floordiv(size, two);
+  auto strides = iterator_strides(arena, half.sizes, {&half, &half}, false, c.context.decide);
+  return with_strides(c.fresh(x, x.dtype, half.sizes), std::move(strides));
+}
+
 }  // namespace
 
 Types norm_types(const Call& c) {
@@ -272,22 +293,22 @@ Types norm_types(const Call& c) {
       auto reduction = c.integer(3);
       if (!target || !reduction || x->dim() == 0) return std::nullopt;
       if (!are_classes(c, *x, *target, c.tensor(2))) return c.refuse();
-      if (c.op == Op::nll_loss2d_forward || x->dim() > 2) return std::nullopt;
+      if (c.op == Op::nll_loss2d_forward) return of_pixels(c, *x, *target, *reduction);
+      if (x->dim() > 2) return std::nullopt;
       bool each = *reduction == 0 && x->dim() == 2;
       return std::vector<TensorType>{c.fresh(*x, x->dtype, each ? Sizes{x->sizes[0]} : Sizes{}), c.fresh(*x, x->dtype, {})};
     }
-    case Op::nll_loss_backward: {
+    case Op::nll_loss_backward: case Op::nll_loss2d_backward: {
       const TensorType* in = c.tensor(1);
-      return in ? one(c.fresh(*in, in->dtype, in->sizes)) : std::nullopt;
+      if (!in || (c.op == Op::nll_loss2d_backward && !is_contiguous(c.arena(), *in))) return std::nullopt;
+      return one(c.fresh(*in, in->dtype, in->sizes));
     }
     case Op::_adaptive_avg_pool2d: return resized_planes(c, *x);
-    case Op::glu: {
-      auto d = c.dim(1, x->dim());
-      auto n = d && x->dim() ? c.arena().as_const(x->sizes[*d]) : std::nullopt;
-      if (!n || *n % 2 || !is_contiguous(c.arena(), *x) || *d != 0) return std::nullopt;
-      Sizes sizes = x->sizes;
-      sizes[*d] = c.arena().constant(*n / 2);
-      return one(c.fresh(*x, x->dtype, std::move(sizes)));
+    case Op::glu: return gated(c, *x);
+    case Op::glu_backward: {
+      const TensorType* in = c.tensor(1);
+      if (!in || !is_contiguous(c.arena(), *in)) return std::nullopt;
+      return one(c.fresh(*in, in->dtype, in->sizes));
     }
     default: return std::nullopt;
   }

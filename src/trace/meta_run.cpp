@@ -15,6 +15,7 @@
 #include "trace/kernel_launches.h"
 #include "trace/pytorch/python_kernels.h"
 #include "trace/recorder.h"
+#include "trace/symnode.h"
 
 namespace braze::trace {
 namespace {
@@ -38,14 +39,15 @@ bool is_one_loss(const OpInfo& info, const torch::jit::Stack& call, size_t resul
 // Replaces the tensors and devices of a call by meta ones and remembers the device of the results.
 class MetaArgs {
  public:
-  // fixed: symbols become the numbers of this call, guarded.
-  explicit MetaArgs(bool fixed) : fixed_(fixed) {}
+  // Symbols stay, become the numbers that they have in this call, or those, guarded.
+  enum class Sizes { Symbols, Shown, Fixed };
+  explicit MetaArgs(Sizes sizes) : sizes_(sizes) {}
 
   c10::IValue convert(const c10::IValue& value) {
-    if (fixed_ && value.isSymInt()) return value.toSymInt().guard_int(__FILE__, __LINE__);
-    if (fixed_ && value.isSymIntList()) {
+    if (sizes_ != Sizes::Symbols && value.isSymInt()) return number(value.toSymInt());
+    if (sizes_ != Sizes::Symbols && value.isSymIntList()) {
       c10::List<int64_t> list;
-      for (const c10::SymInt& s : value.toSymIntVector()) list.push_back(s.guard_int(__FILE__, __LINE__));
+      for (const c10::SymInt& s : value.toSymIntVector()) list.push_back(number(s));
       return list;
     }
     if (value.isTensor()) return tensor(value.toTensor());
@@ -86,17 +88,18 @@ class MetaArgs {
     else if (!device_)
       device_ = t.device();
     symbolic_ |= t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-    auto numbers = [](c10::SymIntArrayRef from) {
+    auto numbers = [&](c10::SymIntArrayRef from) {
       c10::SmallVector<int64_t, 5> to;
-      for (const c10::SymInt& i : from) to.push_back(i.guard_int(__FILE__, __LINE__));
+      for (const c10::SymInt& i : from) to.push_back(number(i));
       return to;
     };
     at::Tensor meta =
-        fixed_ ? at::detail::empty_strided_meta(numbers(t.sym_sizes()), numbers(t.sym_strides()), t.scalar_type())
-               : at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type());
+        sizes_ == Sizes::Symbols
+            ? at::detail::empty_strided_symint_meta(t.sym_sizes(), t.sym_strides(), t.scalar_type())
+            : at::detail::empty_strided_meta(numbers(t.sym_sizes()), numbers(t.sym_strides()), t.scalar_type());
     auto offset = t.sym_storage_offset();
-    if (fixed_)
-      meta.unsafeGetTensorImpl()->set_storage_offset(offset.guard_int(__FILE__, __LINE__));
+    if (sizes_ != Sizes::Symbols)
+      meta.unsafeGetTensorImpl()->set_storage_offset(number(offset));
     else if (offset.maybe_as_int() != 0)
       meta.unsafeGetTensorImpl()->set_sizes_and_strides(t.sym_sizes(), t.sym_strides(), offset);
     set_lazy_bits(meta, lazy_bits(t));
@@ -104,8 +107,13 @@ class MetaArgs {
     return meta;
   }
 
+  int64_t number(const c10::SymInt& s) const {
+    return sizes_ == Sizes::Shown ? hint_of(s).value() : s.guard_int(__FILE__, __LINE__);
+  }
+
   c10::SmallVector<const c10::StorageImpl*, 4> storages_;
-  bool symbolic_ = false, fixed_ = false;
+  Sizes sizes_;
+  bool symbolic_ = false;
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
 
@@ -149,6 +157,55 @@ std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch
     return torch::jit::Stack{made(meta[0].toTensor(), {edges - 1}), made(meta[0].toTensor(), {edges})};
   }
   return std::nullopt;
+}
+
+// Results whose sizes neither a Meta kernel nor a decomposition finds from symbols, where the operands are as they
+// should be: all dense.
+std::optional<torch::jit::Stack> results_of_symbols(const OpInfo& info, const torch::jit::Stack& meta) {
+  auto made = [&](const at::Tensor& like, c10::SymIntArrayRef sizes) {
+    return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt,
+                                         std::nullopt);
+  };
+  const bool samples = info.name == "aten::grid_sampler_2d" || info.name == "aten::grid_sampler_3d";
+  if (samples && meta[0].toTensor().dim() == meta[1].toTensor().dim()) {  // (images, grid, ...)
+    std::vector<c10::SymInt> sizes = meta[0].toTensor().sym_sizes().slice(0, 2).vec();
+    const size_t last = static_cast<size_t>(meta[1].toTensor().dim() - 1);
+    for (size_t d = 1; d < last; ++d) sizes.push_back(meta[1].toTensor().sym_sizes()[d]);
+    return torch::jit::Stack{made(meta[0].toTensor(), sizes)};
+  }
+  const std::string_view name = info.name;
+  const bool resamples = name.starts_with("aten::upsample_") || name.starts_with("aten::_upsample_");
+  if (resamples && name.ends_with("_backward") && meta[2].isSymIntList())  // (gradient, its sizes, sizes...)
+    return torch::jit::Stack{made(meta[0].toTensor(), meta[2].toSymIntVector())};
+  if (info.name == "aten::grid_sampler_2d_backward" || info.name == "aten::grid_sampler_3d_backward") {
+    torch::jit::Stack out;  // (gradient, images, grid, ..., which)
+    for (size_t i : {1, 2}) {
+      const at::Tensor& of = meta[i].toTensor();
+      const bool asked = i == 2 || meta.back().toBoolList().get(0);
+      out.emplace_back(asked ? made(of, of.sym_sizes()) : at::Tensor());
+    }
+    return out;
+  }
+  return std::nullopt;
+}
+
+// Whether results of symbolic sizes are in this call what the Meta kernel gives: not every decomposition lays them out
+// as the kernel does.
+bool agree(const torch::jit::Stack& symbolic, const torch::jit::Stack& numbers) {
+  if (symbolic.size() != numbers.size()) return false;
+  for (size_t i = 0; i < symbolic.size(); ++i) {
+    if (symbolic[i].isTensor() != numbers[i].isTensor()) return false;
+    if (!symbolic[i].isTensor()) continue;
+    const at::Tensor &a = symbolic[i].toTensor(), &b = numbers[i].toTensor();
+    if (a.defined() != b.defined()) return false;
+    if (!a.defined()) continue;
+    if (a.dim() != b.dim() || a.scalar_type() != b.scalar_type()) return false;
+    for (int64_t d = 0; d < a.dim(); ++d) {
+      if (hint_of(a.sym_size(d)) != b.size(d)) return false;
+      if (b.numel() && b.size(d) != 1 && hint_of(a.sym_stride(d)) != b.stride(d)) return false;
+    }
+  }
+  return true;
 }
 
 // Whether what computes an operator of the program's may refuse what its Meta kernel took, and a graph would not say
@@ -207,7 +264,7 @@ at::Tensor rnn_workspace(const c10::OperatorHandle& op, const torch::jit::Stack&
 std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const OpInfo& info,
                                            std::vector<graph::Arg> args, torch::jit::Stack* stack,
                                            const std::vector<graph::ValueId>& written) {
-  MetaArgs convert(false);
+  MetaArgs convert(MetaArgs::Sizes::Symbols);
   torch::jit::Stack meta;
   auto prepare = [&] {
     meta.clear();
@@ -238,6 +295,24 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
       if (!operands.empty()) meta.back() = rnn_workspace(op, operands);
     }
   };
+  // Of the results on the stack; where the kernel does not say so, `otherwise`.
+  auto agree_with_kernel = [&](bool otherwise) {
+    MetaArgs symbols = convert;
+    torch::jit::Stack results = meta;
+    convert = MetaArgs(MetaArgs::Sizes::Shown);
+    bool right = otherwise;
+    try {
+      prepare();
+      call();
+      right = agree(results, meta);
+    } catch (const std::bad_optional_access&) {
+    } catch (const c10::Error&) {
+    } catch (const pybind11::error_already_set&) {
+    }
+    convert = std::move(symbols);
+    meta = std::move(results);
+    return right;
+  };
   prepare();
   bool nothing_asked = !written.empty() &&
                        std::none_of(info.tensor_results.begin(), info.tensor_results.end(), [](bool b) { return b; });
@@ -257,14 +332,22 @@ std::vector<at::Tensor> Recorder::run_meta(const c10::OperatorHandle& op, const 
       } catch (const pybind11::error_already_set&) {  // a question about sizes that went to Python
       }
       if (!done) {
-        convert = MetaArgs(false);
+        convert = MetaArgs(MetaArgs::Sizes::Symbols);
+        prepare();
+        auto results = results_of_symbols(info, meta);
+        if (results) meta = std::move(*results);
+        done = results && agree_with_kernel(false);
+      }
+      if (!done) {
+        convert = MetaArgs(MetaArgs::Sizes::Symbols);
         prepare();
         BelowTracing below;
         // Of those that lay out their result in another way than the kernel does.
-        done = info.name != "aten::max_unpool2d" && pytorch::run_decomposition(op, info, meta);
+        done =
+            info.name != "aten::max_unpool2d" && pytorch::run_decomposition(op, info, meta) && agree_with_kernel(true);
       }
       if (!done) {
-        convert = MetaArgs(true);
+        convert = MetaArgs(MetaArgs::Sizes::Fixed);
         prepare();
       }
     }

@@ -98,8 +98,12 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
       return;
     }
     c10::impl::ExcludeDispatchKeyGuard guard(kFakeKey);
+    c10::IValue self = info.args.empty() ? c10::IValue() : args[0];
+    const bool shown =
+        current_recorder && with_shown_sizes(op, info, stack->data() + (stack->size() - info.args.size()));
     try {
       op.callBoxed(stack);
+      if (shown) stack->back() = std::move(self);
     } catch (const c10::Error&) {
       throw;
     } catch (...) {

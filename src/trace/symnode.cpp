@@ -237,4 +237,10 @@ c10::SymInt sym_int(const std::shared_ptr<SizeEnv>& env, Expr e) {
   return c10::SymInt(c10::SymNode(c10::make_intrusive<SizeNode>(env, SizeNode::Type::Int, e)));
 }
 
+std::optional<int64_t> hint_of(const c10::SymInt& s) {
+  if (!s.is_heap_allocated()) return s.as_int_unchecked();
+  auto node = s.toSymNode();
+  return node->has_hint() ? std::optional(dynamic_cast<SizeNode&>(*node).hint()) : std::nullopt;
+}
+
 }  // namespace braze::trace

@@ -109,4 +109,7 @@ class SizeNode final : public c10::SymNodeImpl {
 // A constant becomes a plain integer.
 c10::SymInt sym_int(const std::shared_ptr<SizeEnv>& env, sym::Expr e);
 
+// The value in the call that is captured, without a guard; nullopt: only the run knows.
+std::optional<int64_t> hint_of(const c10::SymInt& s);
+
 }  // namespace braze::trace

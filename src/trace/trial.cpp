@@ -1,5 +1,6 @@
 #include "trace/trial.h"
 
+#include <ATen/EmptyTensor.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarType.h>
 
@@ -12,6 +13,7 @@
 #include "graph/shape.h"
 #include "trace/convert.h"
 #include "trace/schema.h"
+#include "trace/symnode.h"
 
 namespace braze::trace {
 namespace {
@@ -57,6 +59,7 @@ Op functional_form(const c10::OperatorHandle& op, const OpInfo& info) {
 // Every element has an address of its own, as eager demands of what is written: sizes and strides that could have been
 // made by permuting and stepping through dense memory.
 bool elements_are_apart(sym::ExprArena& arena, const TensorType& type) {
+  if (graph::is_non_overlapping_and_dense(arena, type)) return true;
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
   for (size_t d = 0; d < type.dim(); ++d) {
     auto size = arena.as_const(type.sizes[d]), stride = arena.as_const(type.strides[d]);
@@ -137,6 +140,26 @@ Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpIn
   at::ScalarType from = scalar_type((*result)[0].dtype), to = scalar_type(into.dtype);
   TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to);
   return (*result)[0].sizes == into.sizes ? Trial::Succeeds : Trial::Unknown;
+}
+
+bool with_shown_sizes(const c10::OperatorHandle& op, const OpInfo& info, c10::IValue* args) {
+  const auto& formals = op.schema().arguments();
+  if (formals.empty() || !is_written(formals[0]) || !args[0].isTensor()) return false;
+  const at::Tensor& self = args[0].toTensor();
+  if (!self.is_meta() || self.layout() != c10::kStrided || !self.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
+      op.schema().returns().size() != 1)
+    return false;
+  for (size_t i = 1; i < info.args.size(); ++i)
+    if (args[i].isTensor() || args[i].isList() || args[i].isSymInt() || is_written(formals[i])) return false;
+  std::vector<int64_t> sizes, strides;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    auto size = hint_of(self.sym_size(d)), stride = hint_of(self.sym_stride(d));
+    if (!size || !stride) return false;
+    sizes.push_back(*size);
+    strides.push_back(*stride);
+  }
+  args[0] = at::detail::empty_strided_meta(sizes, strides, self.scalar_type());
+  return true;
 }
 
 }  // namespace braze::trace

@@ -38,6 +38,9 @@ void install_softshrink();
 // What is written to a lazily conjugated or negated fake keeps its bits.
 void install_copy();
 
+// F.interpolate, F.grid_sample and F.cosine_similarity take fakes of open sizes.
+void install_open_sizes();
+
 // What is written to a fake through aten::expand and aten::unbind arrives as it is; aten::_pad_circular takes fakes of
 // open sizes without a batch.
 void install_views();

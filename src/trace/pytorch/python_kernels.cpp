@@ -205,7 +205,10 @@ bool run_decomposition(const c10::OperatorHandle& op, const trace::OpInfo& info,
   py::gil_scoped_acquire gil;
   try {
     py::object function = find(op);
-    return !function.is_none() && call_python(function, op, info, stack);
+    if (function.is_none()) return false;
+    // What it calls are kernels in Python, too: some in C++ take no symbols.
+    Entered kernels(py::handle(get(Name::enable_python_dispatcher))());
+    return call_python(function, op, info, stack);
   } catch (py::error_already_set& e) {
     if (trace::is_graph_break_exception(e.value().ptr(), nullptr, nullptr))
       throw;  // a decision that only the run can make
