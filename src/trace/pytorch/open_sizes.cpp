@@ -1,5 +1,6 @@
 // What PyTorch takes apart by code that reads sizes as numbers, of fakes of open sizes: resampling (F.interpolate,
 // aten::upsample_*.vec) and sampling at a grid, whose operators behind take symbols, and the cosine of vectors.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_upsample_bicubic2d_aa.h>
 #include <ATen/ops/_upsample_bicubic2d_aa_ops.h>
