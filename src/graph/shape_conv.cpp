@@ -139,7 +139,7 @@ Types conv_types(const Call& c) {
       if (!in || !is_contiguous(c.arena(), *in) || !is_contiguous(c.arena(), *x)) return std::nullopt;
       return one(c.fresh(*in, in->dtype, in->sizes));
     }
-    case Op::upsample_nearest2d: return resized_planes(c, *x);
+    case Op::upsample_nearest2d: return resampled(c, *x, false);
     default: return std::nullopt;
   }
 }

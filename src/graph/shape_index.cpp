@@ -235,30 +235,6 @@ Types embedding_bag(const Call& c) {
   return types;
 }
 
-// Resampled planes, lines and volumes: (x, sizes of the result...), and backward (gradient, sizes of the result, sizes
-// of x...). Kernels for float tensors of which no resampled size is 0.
-Types resampled(const Call& c, const TensorType& x, bool backward) {
-  auto *sizes = c.get<IntList>(1), *whole = backward ? c.get<IntList>(2) : nullptr;
-  if (!is_floating(x.dtype) || !sizes || x.dim() != sizes->v.size() + 2) return std::nullopt;
-  sym::ExprArena& arena = c.arena();
-  Sizes out{x.sizes[0], x.sizes[1]};
-  if (backward) {
-    if (!whole || whole->v.size() != x.dim() || !c.same_sizes(out, {whole->v[0], whole->v[1]})) return std::nullopt;
-    for (size_t d = 0; d < sizes->v.size(); ++d)
-      if (!c.surely_equal(x.sizes[d + 2], sizes->v[d])) return std::nullopt;
-    out = whole->v;
-  } else {
-    out.insert(out.end(), sizes->v.begin(), sizes->v.end());
-  }
-  for (size_t d = 1; d < x.dim(); ++d)
-    if (arena.range(out[d]).lo < 1 || arena.range(x.sizes[d]).lo < 1) return std::nullopt;
-  auto format = suggested_format(c, x);
-  if (!format) return std::nullopt;
-  TensorType t = c.fresh(x, x.dtype, std::move(out));
-  t.strides = format_strides(arena, t.sizes, *format);
-  return one(std::move(t));
-}
-
 bool all_known(const Call& c, const TensorType& t) {
   return std::all_of(t.sizes.begin(), t.sizes.end(), [&](Expr e) { return c.arena().as_const(e).has_value(); });
 }
@@ -275,6 +251,29 @@ bool fits_view(const Call& c, const TensorType& source) {
 }
 
 }  // namespace
+
+Types resampled(const Call& c, const TensorType& x, bool backward) {
+  auto *sizes = c.get<IntList>(1), *whole = backward ? c.get<IntList>(2) : nullptr;
+  if (!is_floating(x.dtype) || !sizes || x.dim() != sizes->v.size() + 2) return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  Sizes out{x.sizes[0], x.sizes[1]};
+  if (backward) {
+    if (!whole || whole->v.size() != x.dim() || !c.same_sizes(out, {whole->v[0], whole->v[1]})) return std::nullopt;
+    for (size_t d = 0; d < sizes->v.size(); ++d)
+      if (!c.surely_equal(x.sizes[d + 2], sizes->v[d])) return std::nullopt;
+    out = whole->v;
+  } else {
+    out.insert(out.end(), sizes->v.begin(), sizes->v.end());
+  }
+  for (const Sizes* of : std::initializer_list<const Sizes*>{&out, &x.sizes})
+    for (size_t d = 1; d < x.dim(); ++d)
+      if (c.less((*of)[d], arena.constant(1)) != false) return std::nullopt;
+  auto format = suggested_format(c, x);
+  if (!format) return std::nullopt;
+  TensorType t = c.fresh(x, x.dtype, std::move(out));
+  t.strides = format_strides(arena, t.sizes, *format);
+  return one(std::move(t));
+}
 
 Types index_types(const Call& c) {
   if (c.op == Op::_embedding_bag) return embedding_bag(c);

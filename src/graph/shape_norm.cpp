@@ -298,18 +298,13 @@ Types norm_types(const Call& c) {
       bool each = *reduction == 0 && x->dim() == 2;
       return std::vector<TensorType>{c.fresh(*x, x->dtype, each ? Sizes{x->sizes[0]} : Sizes{}), c.fresh(*x, x->dtype, {})};
     }
-    case Op::nll_loss_backward: case Op::nll_loss2d_backward: {
+    case Op::nll_loss_backward: case Op::nll_loss2d_backward: case Op::glu_backward: {
       const TensorType* in = c.tensor(1);
-      if (!in || (c.op == Op::nll_loss2d_backward && !is_contiguous(c.arena(), *in))) return std::nullopt;
+      if (!in || (c.op != Op::nll_loss_backward && !is_contiguous(c.arena(), *in))) return std::nullopt;
       return one(c.fresh(*in, in->dtype, in->sizes));
     }
     case Op::_adaptive_avg_pool2d: return resized_planes(c, *x);
     case Op::glu: return gated(c, *x);
-    case Op::glu_backward: {
-      const TensorType* in = c.tensor(1);
-      if (!in || !is_contiguous(c.arena(), *in)) return std::nullopt;
-      return one(c.fresh(*in, in->dtype, in->sizes));
-    }
     default: return std::nullopt;
   }
   // clang-format on

@@ -98,6 +98,10 @@ inline Types one(TensorType t) {
 // [N, C, height, width] in another height and width (argument 1), of the memory format that the operand suggests.
 Types resized_planes(const Call& call, const TensorType& t);
 
+// Resampled planes, lines and volumes: (x, sizes of the result...), and backward (gradient, sizes of the result, sizes
+// of x...). Kernels for float tensors of which no resampled size is 0.
+Types resampled(const Call& call, const TensorType& t, bool backward);
+
 std::optional<size_t> wrap_dim(int64_t dim, size_t rank);
 Expr numel(sym::ExprArena& arena, const Sizes& sizes);
 // c10::MemoryFormat that Tensor::suggest_memory_format answers; nullopt when not provable.

@@ -117,12 +117,13 @@ class MetaArgs {
   std::optional<c10::Device> device_, explicit_, scalar_device_;
 };
 
+at::Tensor made(const at::Tensor& like, c10::SymIntArrayRef sizes) {
+  return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt,
+                                       std::nullopt);
+}
+
 // The results of operators without a Meta kernel, all dense; nullopt: another.
 std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch::jit::Stack& meta) {
-  auto made = [&](const at::Tensor& like, c10::SymIntArrayRef sizes) {
-    return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt,
-                                         std::nullopt);
-  };
   static constexpr const char* kLikeSecond[] = {
       "aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward",
       "aten::fractional_max_pool3d_backward", "aten::_ctc_loss_backward", "aten::_ctc_loss_backward.Tensor"};
@@ -159,19 +160,27 @@ std::optional<torch::jit::Stack> results_by_rule(const OpInfo& info, const torch
   return std::nullopt;
 }
 
+// Whether images can be sampled at a grid of as many dimensions, which eager refuses otherwise: guarded, as kernels of
+// ours don't look.
+bool fit(const at::Tensor& images, const at::Tensor& grid) {
+  for (const at::Tensor& t : {images, grid})
+    for (const c10::SymInt& s : t.sym_sizes())
+      if (!hint_of(s)) return false;
+  auto holds = [](const c10::SymBool& condition) { return condition.guard_bool(__FILE__, __LINE__); };
+  bool right = holds(images.sym_size(0).sym_eq(grid.sym_size(0))) && holds(grid.sym_size(-1).sym_eq(images.dim() - 2));
+  for (int64_t d = 2; right && d < images.dim(); ++d) right = holds(images.sym_size(d).sym_gt(0));
+  return right;
+}
+
 // Results whose sizes neither a Meta kernel nor a decomposition finds from symbols, where the operands are as they
 // should be: all dense.
 std::optional<torch::jit::Stack> results_of_symbols(const OpInfo& info, const torch::jit::Stack& meta) {
-  auto made = [&](const at::Tensor& like, c10::SymIntArrayRef sizes) {
-    return at::detail::empty_symint_meta(sizes, like.scalar_type(), std::nullopt, std::nullopt, std::nullopt,
-                                         std::nullopt);
-  };
-  const bool samples = info.name == "aten::grid_sampler_2d" || info.name == "aten::grid_sampler_3d";
-  if (samples && meta[0].toTensor().dim() == meta[1].toTensor().dim()) {  // (images, grid, ...)
-    std::vector<c10::SymInt> sizes = meta[0].toTensor().sym_sizes().slice(0, 2).vec();
-    const size_t last = static_cast<size_t>(meta[1].toTensor().dim() - 1);
-    for (size_t d = 1; d < last; ++d) sizes.push_back(meta[1].toTensor().sym_sizes()[d]);
-    return torch::jit::Stack{made(meta[0].toTensor(), sizes)};
+  if (info.name == "aten::grid_sampler_2d" || info.name == "aten::grid_sampler_3d") {  // (images, grid, ...)
+    const at::Tensor &images = meta[0].toTensor(), &grid = meta[1].toTensor();
+    if (images.dim() != grid.dim() || !fit(images, grid)) return std::nullopt;
+    std::vector<c10::SymInt> sizes = images.sym_sizes().slice(0, 2).vec();
+    for (int64_t d = 1; d + 1 < grid.dim(); ++d) sizes.push_back(grid.sym_size(d));
+    return torch::jit::Stack{made(images, sizes)};
   }
   const std::string_view name = info.name;
   const bool resamples = name.starts_with("aten::upsample_") || name.starts_with("aten::_upsample_");

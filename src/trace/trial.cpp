@@ -144,7 +144,8 @@ Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpIn
 
 bool with_shown_sizes(const c10::OperatorHandle& op, const OpInfo& info, c10::IValue* args) {
   const auto& formals = op.schema().arguments();
-  if (formals.empty() || !is_written(formals[0]) || !args[0].isTensor()) return false;
+  if (formals.empty() || !is_written(formals[0]) || !args[0].isTensor() || op.hasTag(at::Tag::inplace_view))
+    return false;
   const at::Tensor& self = args[0].toTensor();
   if (!self.is_meta() || self.layout() != c10::kStrided || !self.unsafeGetTensorImpl()->has_symbolic_sizes_strides() ||
       op.schema().returns().size() != 1)

@@ -86,6 +86,19 @@ def test_one_compilation_in_place(name):
     compiled_once(function, [torch.randn(b, b + 3) for b in (2, 4, 5)])
 
 
+@pytest.mark.parametrize("name, args", [("transpose_", (0, 1)), ("t_", ()), ("unsqueeze_", (1,)), ("squeeze_", ())])
+def test_views_in_place(name, args):
+    def function(x):
+        y = x * 2
+        getattr(y, name)(*args)
+        return y + 1
+
+    compiled = braze.compile(function, dynamic=True, fullgraph=True)
+    for b in (2, 4, 5):
+        x = torch.randn(b, b + 3)
+        same(compiled(x), function(x))
+
+
 def test_errors_are_those_of_eager():
     upsampled = braze.compile(lambda x: F.interpolate(x, size=(0, 4)), dynamic=True)
     sampled = braze.compile(lambda x, grid: F.grid_sample(x, grid, align_corners=False), dynamic=True)
@@ -93,6 +106,18 @@ def test_errors_are_those_of_eager():
         upsampled(torch.randn(2, 3, 4, 4))
     with pytest.raises(RuntimeError, match="same batch size"):
         sampled(torch.randn(2, 3, 4, 4), torch.zeros(3, 5, 5, 2))
+
+    # Sizes that coincide in one call, and not in the next.
+    x, grid = torch.randn(2, 3, 4, 4), torch.zeros(2, 5, 2, 2)
+    same(sampled(x, grid), F.grid_sample(x, grid, align_corners=False))
+    for wrong in (torch.zeros(3, 5, 2, 2), torch.zeros(2, 5, 2, 3)):
+        with pytest.raises(RuntimeError, match="expected"):
+            sampled(x, wrong)
+    # Sizes of which nothing is left.
+    quarter = braze.compile(lambda x: F.interpolate(x, scale_factor=0.25, mode="bilinear"), dynamic=True)
+    quarter(torch.randn(2, 3, 8, 8))
+    with pytest.raises(RuntimeError, match="should be greater than 0"):
+        quarter(torch.randn(2, 3, 3, 8))
 
     def expanded(x):
         x.expand(4, -1, -1, -1).clamp_(0)

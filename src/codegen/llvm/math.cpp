@@ -18,8 +18,9 @@ struct Whole {
   Value* y;  // n + move in its low bits
   Value* n;
 };
-Whole whole(VectorBuilder& b, Value* x, double factor, Value* magic) {
+Whole whole(VectorBuilder& b, Value* x, double factor, Value* magic, Value* most = nullptr) {
   Value* y = factor == 1 ? b.B.CreateFAdd(x, magic) : b.fma(x, b.num(x, factor), magic);
+  if (most) y = b.at_most(most, y);
   return {y, b.B.CreateFSub(y, magic)};
 }
 Value* magic(VectorBuilder& b, Value* like, int move) { return b.num(like, 12582912.0 + move); }
@@ -69,20 +70,13 @@ Value* exp_tail(VectorBuilder& b, Value* r) {
   return b.fma(p, square, r);
 }
 
-// exp(-r) - 1, of the same terms.
-Value* exp_tail_of_minus(VectorBuilder& b, Value* r) {
-  Value* square = b.B.CreateFMul(r, r);
-  Value* p =
-      b.two_chains(r, square, {-1.9944254e-4, 1.39327103e-3, -8.33320804e-3, 4.16664891e-2, -1.66666672e-1, 5.0e-1});
-  return b.fma(p, square, b.B.CreateFNeg(r));
-}
-
 struct Reduced {
   Whole n;
   Value* r;  // x = n * ln(2) + r
 };
-Reduced reduce_ln2(VectorBuilder& b, Value* x, Value* magic) {
-  Whole w = whole(b, x, kLog2E, magic);
+// most: of the sum with `magic`, so that no larger multiple is taken; what is more stays in r. Null: any.
+Reduced reduce_ln2(VectorBuilder& b, Value* x, Value* magic, Value* most = nullptr) {
+  Whole w = whole(b, x, kLog2E, magic, most);
   Value* r = b.fma(w.n, b.num(x, -0.693359375), x);
   return {w, b.fma(w.n, b.num(x, 2.12194440e-4), r)};
 }
@@ -223,13 +217,10 @@ Value* quotient(VectorBuilder& b, Value* n, Value* d, Value* low) {
 // before the power, so that it counts where that is 2^24. From n = 127 on what remains of -x goes into the polynomial,
 // so that the sum becomes infinite where eager's does.
 Value* sigmoid_divided(VectorBuilder& b, Value* x) {
-  Value *one = b.num(x, 1.0), *move = magic(b, x, kExponent);
-  Value* t = b.at_most(b.num(x, 30.0), x);
-  Value* y = b.at_most(magic(b, x, kExponent + 127), b.fma(t, b.num(x, -kLog2E), move));
-  Value* n = b.B.CreateFSub(y, move);
-  Value* minus_r = b.fma(n, b.num(x, -2.12194440e-4), b.fma(n, b.num(x, 0.693359375), t));
-  Value* s = power(b, {y, n});
-  return b.B.CreateFDiv(one, b.B.CreateFAdd(b.fma(s, exp_tail_of_minus(b, minus_r), one), s));
+  Value *one = b.num(x, 1.0), *minus_x = b.B.CreateFNeg(b.at_most(b.num(x, 30.0), x));
+  auto [n, r] = reduce_ln2(b, minus_x, magic(b, x, kExponent), magic(b, x, kExponent + 127));
+  Value* s = power(b, n);
+  return b.B.CreateFDiv(one, b.B.CreateFAdd(b.fma(s, exp_tail(b, r), one), s));
 }
 
 // Through exp(-|x|), so that the divisor lies in [1, 2].

@@ -2,39 +2,28 @@
 // aten::upsample_*.vec) and sampling at a grid, whose operators behind take symbols, and the cosine of vectors.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_upsample_bicubic2d_aa.h>
 #include <ATen/ops/_upsample_bicubic2d_aa_ops.h>
-#include <ATen/ops/_upsample_bilinear2d_aa.h>
 #include <ATen/ops/_upsample_bilinear2d_aa_ops.h>
-#include <ATen/ops/_upsample_nearest_exact1d.h>
 #include <ATen/ops/_upsample_nearest_exact1d_ops.h>
-#include <ATen/ops/_upsample_nearest_exact2d.h>
 #include <ATen/ops/_upsample_nearest_exact2d_ops.h>
-#include <ATen/ops/_upsample_nearest_exact3d.h>
 #include <ATen/ops/_upsample_nearest_exact3d_ops.h>
 #include <ATen/ops/cosine_similarity_ops.h>
 #include <ATen/ops/grid_sampler_2d.h>
 #include <ATen/ops/grid_sampler_3d.h>
 #include <ATen/ops/grid_sampler_ops.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/upsample_bicubic2d.h>
 #include <ATen/ops/upsample_bicubic2d_ops.h>
-#include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_bilinear2d_ops.h>
-#include <ATen/ops/upsample_linear1d.h>
 #include <ATen/ops/upsample_linear1d_ops.h>
-#include <ATen/ops/upsample_nearest1d.h>
 #include <ATen/ops/upsample_nearest1d_ops.h>
-#include <ATen/ops/upsample_nearest2d.h>
 #include <ATen/ops/upsample_nearest2d_ops.h>
-#include <ATen/ops/upsample_nearest3d.h>
 #include <ATen/ops/upsample_nearest3d_ops.h>
-#include <ATen/ops/upsample_trilinear3d.h>
 #include <ATen/ops/upsample_trilinear3d_ops.h>
 #include <torch/library.h>
 
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "trace/fake_tensor.h"
 #include "trace/pytorch/front_kernels.h"
@@ -86,35 +75,18 @@ std::optional<double> scale(const Scales& scales, size_t d) {
   return scales ? std::optional((*scales)[d]) : std::nullopt;
 }
 
-// dims: that are resampled; flags: align_corners, or nothing.
-#define BRAZE_UPSAMPLE_NEAREST(name, dims, ...)                                                                     \
-  at::Tensor name(c10::DispatchKeySet keys, const at::Tensor& x, at::OptionalSymIntArrayRef given, Scales scales) { \
-    auto sizes = sizes_of(x, given, scales, dims);                                                                  \
-    if (!sizes) return at::_ops::name##_vec::redispatch(behind_front(keys), x, given, scales);                      \
-    return at::name##_symint(x, *sizes, __VA_ARGS__);                                                               \
+// Of so many dimensions (kDim), with align_corners or without.
+template <class Given, class Plain, class Dims, class... Align>
+struct Resampling;
+template <class Given, class Plain, size_t... kDim, class... Align>
+struct Resampling<Given, Plain, std::index_sequence<kDim...>, Align...> {
+  static at::Tensor run(c10::DispatchKeySet keys, const at::Tensor& x, at::OptionalSymIntArrayRef given, Align... align,
+                        Scales scales) {
+    auto sizes = sizes_of(x, given, scales, sizeof...(kDim));
+    if (!sizes) return Given::redispatch(behind_front(keys), x, given, align..., scales);
+    return Plain::call(x, *sizes, align..., scale(scales, kDim)...);
   }
-#define BRAZE_UPSAMPLE_LINEAR(name, dims, ...)                                                                 \
-  at::Tensor name(c10::DispatchKeySet keys, const at::Tensor& x, at::OptionalSymIntArrayRef given, bool align, \
-                  Scales scales) {                                                                             \
-    auto sizes = sizes_of(x, given, scales, dims);                                                             \
-    if (!sizes) return at::_ops::name##_vec::redispatch(behind_front(keys), x, given, align, scales);          \
-    return at::name##_symint(x, *sizes, align, __VA_ARGS__);                                                   \
-  }
-#define BRAZE_SCALES1 scale(scales, 0)
-#define BRAZE_SCALES2 scale(scales, 0), scale(scales, 1)
-#define BRAZE_SCALES3 scale(scales, 0), scale(scales, 1), scale(scales, 2)
-BRAZE_UPSAMPLE_NEAREST(upsample_nearest1d, 1, BRAZE_SCALES1)
-BRAZE_UPSAMPLE_NEAREST(upsample_nearest2d, 2, BRAZE_SCALES2)
-BRAZE_UPSAMPLE_NEAREST(upsample_nearest3d, 3, BRAZE_SCALES3)
-BRAZE_UPSAMPLE_NEAREST(_upsample_nearest_exact1d, 1, BRAZE_SCALES1)
-BRAZE_UPSAMPLE_NEAREST(_upsample_nearest_exact2d, 2, BRAZE_SCALES2)
-BRAZE_UPSAMPLE_NEAREST(_upsample_nearest_exact3d, 3, BRAZE_SCALES3)
-BRAZE_UPSAMPLE_LINEAR(upsample_linear1d, 1, BRAZE_SCALES1)
-BRAZE_UPSAMPLE_LINEAR(upsample_bilinear2d, 2, BRAZE_SCALES2)
-BRAZE_UPSAMPLE_LINEAR(upsample_trilinear3d, 3, BRAZE_SCALES3)
-BRAZE_UPSAMPLE_LINEAR(upsample_bicubic2d, 2, BRAZE_SCALES2)
-BRAZE_UPSAMPLE_LINEAR(_upsample_bilinear2d_aa, 2, BRAZE_SCALES2)
-BRAZE_UPSAMPLE_LINEAR(_upsample_bicubic2d_aa, 2, BRAZE_SCALES2)
+};
 
 // A GPU may have it by a library of its own, which PyTorch chooses; the kernel checks the sizes.
 at::Tensor grid_sampler(c10::DispatchKeySet keys, const at::Tensor& x, const at::Tensor& grid, int64_t interpolation,
@@ -147,20 +119,21 @@ at::Tensor cosine_similarity(c10::DispatchKeySet keys, const at::Tensor& a, cons
 
 void install_open_sizes() {
   auto* library = new torch::Library(torch::Library::IMPL, "aten", kFrontKey, __FILE__, __LINE__);
-#define BRAZE_INSTALL(name) library->impl(#name ".vec", TORCH_FN(name))
-  BRAZE_INSTALL(upsample_nearest1d);
-  BRAZE_INSTALL(upsample_nearest2d);
-  BRAZE_INSTALL(upsample_nearest3d);
-  BRAZE_INSTALL(_upsample_nearest_exact1d);
-  BRAZE_INSTALL(_upsample_nearest_exact2d);
-  BRAZE_INSTALL(_upsample_nearest_exact3d);
-  BRAZE_INSTALL(upsample_linear1d);
-  BRAZE_INSTALL(upsample_bilinear2d);
-  BRAZE_INSTALL(upsample_trilinear3d);
-  BRAZE_INSTALL(upsample_bicubic2d);
-  BRAZE_INSTALL(_upsample_bilinear2d_aa);
-  BRAZE_INSTALL(_upsample_bicubic2d_aa);
-#undef BRAZE_INSTALL
+#define BRAZE_RESAMPLING(name, ...) \
+  library->impl(#name ".vec", TORCH_FN((Resampling<at::_ops::name##_vec, at::_ops::name, __VA_ARGS__>::run)))
+  BRAZE_RESAMPLING(upsample_nearest1d, std::make_index_sequence<1>);
+  BRAZE_RESAMPLING(upsample_nearest2d, std::make_index_sequence<2>);
+  BRAZE_RESAMPLING(upsample_nearest3d, std::make_index_sequence<3>);
+  BRAZE_RESAMPLING(_upsample_nearest_exact1d, std::make_index_sequence<1>);
+  BRAZE_RESAMPLING(_upsample_nearest_exact2d, std::make_index_sequence<2>);
+  BRAZE_RESAMPLING(_upsample_nearest_exact3d, std::make_index_sequence<3>);
+  BRAZE_RESAMPLING(upsample_linear1d, std::make_index_sequence<1>, bool);
+  BRAZE_RESAMPLING(upsample_bilinear2d, std::make_index_sequence<2>, bool);
+  BRAZE_RESAMPLING(upsample_trilinear3d, std::make_index_sequence<3>, bool);
+  BRAZE_RESAMPLING(upsample_bicubic2d, std::make_index_sequence<2>, bool);
+  BRAZE_RESAMPLING(_upsample_bilinear2d_aa, std::make_index_sequence<2>, bool);
+  BRAZE_RESAMPLING(_upsample_bicubic2d_aa, std::make_index_sequence<2>, bool);
+#undef BRAZE_RESAMPLING
   library->impl("grid_sampler", TORCH_FN(grid_sampler));
   library->impl("cosine_similarity", TORCH_FN(cosine_similarity));
 }
