@@ -52,15 +52,12 @@ bool keeps_strides(const sym::ExprArena& arena, const TensorType& x) {
          !std::all_of(x.sizes.begin(), x.sizes.end(), known) || !std::all_of(x.strides.begin(), x.strides.end(), known);
 }
 
-// Strides under which x's storage shows `sizes`, if there are any: groups of x's dimensions that are contiguous among
-// themselves are cut into the new dimensions.
-std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Sizes& sizes) {
+// Groups of x's dimensions that are contiguous among themselves are cut into the new dimensions. Without `ask`,
+// dimensions of which that is not known are groups of their own: where the new ones can be cut from those, they have
+// the same strides either way.
+std::optional<Sizes> cut(const Call& c, const TensorType& x, const Sizes& sizes, bool ask) {
   sym::ExprArena& arena = c.arena();
-  Expr n = numel(arena, x.sizes);
-  if (arena.is_const(n, 0)) return sizes == x.sizes ? x.strides : contiguous_strides(arena, sizes);
-  if (arena.range(n).lo < 1 && !arena.depends_on_data(n)) return std::nullopt;
-  if (x.dim() == 0) return Sizes(sizes.size(), arena.constant(1));
-  if (sizes == x.sizes && keeps_strides(arena, x)) return x.strides;
+  auto holds = [&](Expr condition) { return ask ? c.known(condition) : arena.known(condition); };
   Sizes out(sizes.size());
   auto at = static_cast<int64_t>(sizes.size()) - 1;
   Expr chunk_base = x.strides.back(), have = arena.constant(1), made = arena.constant(1);
@@ -68,9 +65,9 @@ std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Size
     have = arena.mul(have, x.sizes[d]);
     bool ends = d == 0;
     if (!ends && !arena.is_const(x.sizes[d - 1], 1)) {
-      auto continues = c.equal(x.strides[d - 1], arena.mul(have, chunk_base));
-      if (!continues) return std::nullopt;
-      ends = !*continues;
+      auto continues = holds(arena.eq(x.strides[d - 1], arena.mul(have, chunk_base)));
+      if (!continues && ask) return std::nullopt;
+      ends = !continues.value_or(false);
     }
     if (!ends) continue;
     while (at >= 0) {
@@ -81,7 +78,7 @@ std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Size
       } else if (arena.known(arena.le(made, have)) == true) {
         goes_on = true;  // where they are equal nevertheless, what is left has size 1, and any stride will do
       } else {
-        auto below = c.less(made, have);
+        auto below = holds(arena.lt(made, have));
         if (!below) return std::nullopt;
         goes_on = *below || arena.is_const(s, 1);
       }
@@ -90,7 +87,7 @@ std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Size
       made = arena.mul(made, s);
       --at;
     }
-    if (!c.surely_equal(made, have)) return std::nullopt;
+    if (ask ? !c.surely_equal(made, have) : made != have) return std::nullopt;
     if (d > 0) {
       chunk_base = x.strides[d - 1];
       have = made = arena.constant(1);
@@ -98,6 +95,18 @@ std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Size
   }
   if (at != -1) return std::nullopt;
   return out;
+}
+
+// Strides under which x's storage shows `sizes`, if there are any.
+std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Sizes& sizes) {
+  sym::ExprArena& arena = c.arena();
+  Expr n = numel(arena, x.sizes);
+  if (arena.is_const(n, 0)) return sizes == x.sizes ? x.strides : contiguous_strides(arena, sizes);
+  if (arena.range(n).lo < 1 && !arena.depends_on_data(n)) return std::nullopt;
+  if (x.dim() == 0) return Sizes(sizes.size(), arena.constant(1));
+  if (sizes == x.sizes && keeps_strides(arena, x)) return x.strides;
+  auto strides = cut(c, x, sizes, false);
+  return strides ? strides : cut(c, x, sizes, true);
 }
 
 TensorType over(const TensorType& x, Sizes sizes, Sizes strides, Expr offset) {

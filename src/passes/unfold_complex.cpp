@@ -175,8 +175,9 @@ class Unfolder {
       case Op::mul_Tensor: {
         Operand x = operand_of(b, n, 0), y = operand_of(b, n, 1);
         if (!std::holds_alternative<ValueId>(x.imaginary)) std::swap(x, y);
-        return {b.sub(b.mul(x.real, y.real), b.mul(x.imaginary, y.imaginary)),
-                b.add(b.mul(x.real, y.imaginary), b.mul(x.imaginary, y.real))};
+        auto product = [&](const Arg& p, const Arg& q) { return of_parts(b, Op::mul_Tensor, {p, q}); };
+        return {of_parts(b, Op::sub_Tensor, {product(x.real, y.real), product(x.imaginary, y.imaginary), b.k(1)}),
+                of_parts(b, Op::add_Tensor, {product(x.real, y.imaginary), product(x.imaginary, y.real), b.k(1)})};
       }
       case Op::add_Tensor:
       case Op::sub_Tensor: return sum(b, n);
@@ -193,11 +194,21 @@ class Unfolder {
     }
   }
 
+  // A product or sum of parts. Of two tensors it has the result's sizes, and its layout: that was found when more was
+  // known of open sizes.
+  static ValueId of_parts(Builder& b, Op op, std::vector<Arg> args) {
+    if (!std::holds_alternative<ValueId>(args[0]) || !std::holds_alternative<ValueId>(args[1]))
+      return b.call(op, std::move(args));
+    TensorType type = b.result(0);
+    type.dtype = real_part(type.dtype);
+    return b.calls(op, std::move(args), {std::move(type)})[0];
+  }
+
   Pair sum(Builder& b, const Node& n) {
     Operand x = operand_of(b, n, 0), y = operand_of(b, n, 1);
     const bool minus = n.op == Op::sub_Tensor;
     auto of = [&](Arg a, Arg c) {
-      return minus ? b.sub(std::move(a), std::move(c)) : b.add(std::move(a), std::move(c));
+      return of_parts(b, minus ? Op::sub_Tensor : Op::add_Tensor, {std::move(a), std::move(c), b.k(1)});
     };
     ValueId real = of(x.real, y.real), imaginary;
     if (std::holds_alternative<ValueId>(x.imaginary))

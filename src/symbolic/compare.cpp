@@ -1,5 +1,6 @@
 // Comparisons, connectives, minimum and maximum, and proofs of them by ranges.
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "symbolic/simplify.h"
@@ -12,69 +13,36 @@ struct Sides {
   Expr left, right;
 };
 
-// d compared with 0, as left compared with right with positive coefficients on both sides and no common factor.
-Sides sides_of(ExprArena& arena, ExprArena::Impl& impl, Expr d, bool exact) {
+// d compared with 0, as left compared with right with positive coefficients on both sides.
+Sides sides_of(ExprArena& arena, ExprArena::Impl& impl, Expr d) {
   LinearSum s = linear_sum(arena, d), left, right;
-  int64_t g = 0;
-  for (auto& t : s.terms) g = std::gcd(g, t.second);
-  if (exact || s.constant % std::max<int64_t>(g, 1) == 0)
-    g = std::gcd(g, s.constant);
-  else
-    g = 1;
-  g = std::max<int64_t>(g, 1);
-  for (auto [t, c] : s.terms) (c > 0 ? left : right).terms.emplace_back(t, c > 0 ? c / g : -c / g);
-  (s.constant > 0 ? left : right).constant = s.constant > 0 ? s.constant / g : -(s.constant / g);
+  for (auto [t, c] : s.terms) (c > 0 ? left : right).terms.emplace_back(t, std::abs(c));
+  (s.constant > 0 ? left : right).constant = std::abs(s.constant);
   return {from_linear(arena, impl, std::move(left)), from_linear(arena, impl, std::move(right))};
 }
 
-// The factors of a term of a sum.
-std::vector<Expr> factors_of(const ExprArena& arena, Expr term) {
-  if (arena.kind(term) != Kind::Mul) return {term};
-  return {arena.operands(term).begin(), arena.operands(term).end()};
-}
-
-// A range for the sign of d: its own, or where that does not tell, of d without the positive factors that all its terms
-// share. Strides are products, and of their difference, as s0*s1 - s1, the range alone says nothing.
-Range range_of_sign(ExprArena& arena, Expr d) {
-  const Range whole = arena.range(d);
-  if (whole.lo > 0 || whole.hi < 0 || arena.kind(d) != Kind::Add) return whole;
-  const LinearSum sum = linear_sum(arena, d);
-  if (sum.constant != 0 || sum.terms.size() < 2) return whole;
-  std::vector<std::vector<Expr>> rests;
-  for (const auto& [term, c] : sum.terms) rests.push_back(factors_of(arena, term));
-  bool any = false;
-  for (Expr shared : factors_of(arena, sum.terms[0].first)) {
-    std::vector<std::vector<Expr>::iterator> at;
-    for (auto& rest : rests) at.push_back(std::ranges::find(rest, shared));
-    bool in_all = arena.range(shared).lo > 0;
-    for (size_t i = 0; i < rests.size(); ++i) in_all = in_all && at[i] != rests[i].end();
-    if (!in_all) continue;
-    for (size_t i = 0; i < rests.size(); ++i) rests[i].erase(at[i]);
-    any = true;
-  }
-  if (!any) return whole;
-  Expr quotient = arena.constant(0);
-  for (size_t i = 0; i < rests.size(); ++i) {
-    Expr term = arena.constant(sum.terms[i].second);
-    for (Expr f : rests[i]) term = arena.mul(term, f);
-    quotient = arena.add(quotient, term);
-  }
-  return arena.range(quotient);
+// a - b without the positive factors that all its terms share, of which its sign is not: strides are products, and of
+// their difference, as s0*s1 - s1, the range alone says nothing.
+Expr difference(ExprArena& arena, Expr a, Expr b) {
+  Expr d = arena.sub(a, b);
+  if (arena.as_const(d)) return d;
+  LinearSum s = linear_sum(arena, d);
+  return arena.is_const(take_shared_factors(arena, {&s}), 1) ? d : sum_of(arena, s);
 }
 
 }  // namespace
 
 Expr ExprArena::eq(Expr a, Expr b) {
   if (a == b) return constant(1);
-  Expr d = sub(a, b);
+  Expr d = difference(*this, a, b);
   if (auto c = as_const(d)) return constant(*c == 0);
-  Range r = range_of_sign(*this, d);
+  Range r = range(d);
   if (r.lo > 0 || r.hi < 0) return constant(0);
   LinearSum s = linear_sum(*this, d);
   int64_t g = 0;
   for (auto& t : s.terms) g = std::gcd(g, t.second);
   if (g != 0 && s.constant % g != 0) return constant(0);
-  auto [l, m] = sides_of(*this, *impl_, d, true);
+  auto [l, m] = sides_of(*this, *impl_, d);
   if (l < m) std::swap(l, m);
   return impl_->intern(Kind::Eq, {l, m});
 }
@@ -86,20 +54,20 @@ Expr ExprArena::ne(Expr a, Expr b) {
 }
 
 Expr ExprArena::lt(Expr a, Expr b) {
-  Expr d = sub(a, b);
-  Range r = range_of_sign(*this, d);
+  Expr d = difference(*this, a, b);
+  Range r = range(d);
   if (r.hi < 0) return constant(1);
   if (r.lo >= 0) return constant(0);
-  auto [l, m] = sides_of(*this, *impl_, d, true);
+  auto [l, m] = sides_of(*this, *impl_, d);
   return impl_->intern(Kind::Lt, {l, m});
 }
 
 Expr ExprArena::le(Expr a, Expr b) {
-  Expr d = sub(a, b);
-  Range r = range_of_sign(*this, d);
+  Expr d = difference(*this, a, b);
+  Range r = range(d);
   if (r.hi <= 0) return constant(1);
   if (r.lo > 0) return constant(0);
-  auto [l, m] = sides_of(*this, *impl_, d, true);
+  auto [l, m] = sides_of(*this, *impl_, d);
   return impl_->intern(Kind::Le, {l, m});
 }
 

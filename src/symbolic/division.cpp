@@ -99,34 +99,17 @@ std::vector<int64_t> step_sizes(const ExprArena& arena, const LinearSum& s, int6
 
 bool inside(Range r, int64_t lo, int64_t hi) { return r.lo >= lo && r.hi <= hi; }
 
-// a / b for a symbolic positive b that is a factor of every term of a (s*x + s*y); nullopt where it is not.
-std::optional<Expr> divide_factor(ExprArena& arena, Expr a, Expr b) {
-  LinearSum s = linear_sum(arena, a);
-  if (s.constant != 0) return std::nullopt;
-  LinearSum sb = linear_sum(arena, b);
-  if (sb.constant != 0 || sb.terms.size() != 1) return std::nullopt;
-  auto [divisor, cb] = sb.terms[0];
-  std::vector<Expr> need;
-  if (arena.kind(divisor) == Kind::Mul)
-    need.assign(arena.operands(divisor).begin(), arena.operands(divisor).end());
-  else
-    need = {divisor};
-  Expr sum = arena.constant(0);
-  for (auto [t, c] : s.terms) {
-    if (c % cb != 0) return std::nullopt;
-    std::vector<Expr> have;
-    if (arena.kind(t) == Kind::Mul)
-      have.assign(arena.operands(t).begin(), arena.operands(t).end());
-    else
-      have = {t};
-    for (Expr f : need) {
-      auto it = std::ranges::find(have, f);
-      if (it == have.end()) return std::nullopt;
-      have.erase(it);
-    }
-    sum = arena.add(sum, arena.mul(arena.constant(c / cb), arena.product(have)));
-  }
-  return sum;
+// (a, b) of a / b for a symbolic positive b without the positive factors that both share, and those; nullopt: there are
+// none.
+struct Reduced {
+  Expr a, b, shared;
+};
+std::optional<Reduced> reduced(ExprArena& arena, Expr a, Expr b) {
+  if (arena.as_const(b)) return std::nullopt;
+  LinearSum sa = linear_sum(arena, a), sb = linear_sum(arena, b);
+  Expr shared = take_shared_factors(arena, {&sa, &sb});
+  if (arena.is_const(shared, 1)) return std::nullopt;
+  return Reduced{sum_of(arena, sa), sum_of(arena, sb), shared};
 }
 
 }  // namespace
@@ -147,7 +130,7 @@ Expr ExprArena::floordiv(Expr a, Expr b) {
     if (a == b) return constant(1);
     Range ra = range(a);
     if (ra.lo >= 0 && ra.hi < rb.lo) return constant(0);
-    if (auto q = divide_factor(*this, a, b)) return *q;
+    if (auto r = reduced(*this, a, b)) return floordiv(r->a, r->b);
   }
   if (cb && *cb > 1) {
     if (kind(a) == Kind::FloorDiv) {  // (x // c) // b = x // (c*b)
@@ -176,7 +159,7 @@ Expr ExprArena::mod(Expr a, Expr b) {
     if (a == b) return constant(0);
     Range ra = range(a);
     if (ra.lo >= 0 && ra.hi < rb.lo) return a;
-    if (divide_factor(*this, a, b)) return constant(0);
+    if (auto r = reduced(*this, a, b)) return mul(r->shared, mod(r->a, r->b));
   }
   if (cb && *cb > 1) {
     if (kind(a) == Kind::Mod) {  // (x mod c*b) mod b = x mod b

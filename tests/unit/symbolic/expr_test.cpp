@@ -70,6 +70,18 @@ TEST_F(Exprs, AffineFormSeparatesASymbol) {
   EXPECT_FALSE(a.affine_in(e("i*i"), i));
 }
 
+TEST_F(Exprs, PositiveFactorsOfBothSidesAreTakenOut) {
+  a.symbol("any", SymbolKind::Size, {0, 1000});
+  EXPECT_EQ(e("(s0*s1*s1) // (2*s0*s1)"), e("s1 // 2"));
+  EXPECT_EQ(e("(4*s0 + 6*s0*s1) // (2*s0*s1)"), e("(3*s1 + 2) // s1"));
+  EXPECT_EQ(e("(s0*s1) % (2*s0)"), e("s0*(s1 % 2)"));
+  EXPECT_EQ(e("Eq((s0*s1) % (2*s0), 0)"), e("Eq(s1 % 2, 0)"));
+  EXPECT_EQ(e("Eq(2*s0*s1, 6*s0)"), e("Eq(s1, 3)"));
+  EXPECT_EQ(e("Lt(s0*s1, s0*i)"), e("Lt(s1, i)"));
+  EXPECT_NE(e("Eq(any*s0, any*s1)"), e("Eq(s0, s1)"));
+  EXPECT_NE(e("(any*s0) // (any*s1)"), e("s0 // s1"));
+}
+
 TEST_F(Exprs, DivisibilityIsKnown) {
   EXPECT_TRUE(a.known_multiple(e("8*s0 + 16"), 8));
   EXPECT_FALSE(a.known_multiple(e("8*s0 + 4"), 8));
@@ -107,7 +119,25 @@ TEST(ExprFuzz, AgreesWithBruteForce) {
       auto fd = [](int64_t x, int64_t y) {
         return static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(y)));
       };
-      switch (pick(8)) {
+      // What divides without being a number is positive; a factor of both, where there is one, too.
+      auto positive = [&](const Both& of) {
+        return Both{a.max(of.e, a.constant(1)), [f = of.f](const int64_t* x) { return std::max<int64_t>(f(x), 1); }};
+      };
+      auto times = [&](const Both& p, const Both& q) {
+        return Both{a.mul(p.e, q.e), [f = p.f, g = q.f](const int64_t* x) { return f(x) * g(x); }};
+      };
+      const int kind = pick(10);
+      if (kind >= 8) {
+        r = positive(r);
+        if (pick(2)) {
+          const size_t k = static_cast<size_t>(pick(3));
+          Both shared = positive({a.mul(symbols[k], a.constant(d)), [k, d](const int64_t* x) { return x[k] * d; }});
+          l = times(l, shared), r = times(r, shared);
+        }
+        if (kind == 8) return {a.floordiv(l.e, r.e), [=](const int64_t* x) { return fd(l.f(x), r.f(x)); }};
+        return {a.mod(l.e, r.e), [=](const int64_t* x) { return l.f(x) - r.f(x) * fd(l.f(x), r.f(x)); }};
+      }
+      switch (kind) {
         case 0: return {a.add(l.e, r.e), [=](const int64_t* x) { return l.f(x) + r.f(x); }};
         case 1: return {a.sub(l.e, r.e), [=](const int64_t* x) { return l.f(x) - r.f(x); }};
         case 2: return {a.mul(l.e, a.constant(d)), [=](const int64_t* x) { return l.f(x) * d; }};
