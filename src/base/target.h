@@ -18,10 +18,11 @@ struct Target {
   int vector_bits = 128;  // of the widest vector register; of a GPU's warp
   int lanes(int element_bytes) const { return vector_bits / 8 / element_bytes; }
 
-  // CPU: from how many bytes on elements of a vector are loaded under a mask, gathered and scattered by an instruction;
-  // 0: no elements are.
-  int masked_load = 0, gather = 0, scatter = 0;
+  // CPU: from how many bytes on elements of a vector are loaded under a mask, stored so (in not much more time than
+  // without), gathered and scattered by an instruction; 0: no elements are.
+  int masked_load = 0, masked_store = 0, gather = 0, scatter = 0;
   bool loads_masked(int element_bytes) const { return masked_load && element_bytes >= masked_load; }
+  bool stores_masked(int element_bytes) const { return masked_store && element_bytes >= masked_store; }
   bool gathers(int element_bytes) const { return gather && element_bytes >= gather; }
   bool scatters(int element_bytes) const { return scatter && element_bytes >= scatter; }
   // Sums of products are made at several points at once (codegen/cpu/strips.cpp), each by one instruction a product: as

@@ -110,14 +110,46 @@ bool covered(sym::ExprArena& arena, const Nest& a, const Access& store, const Ne
   return arena.range(at).lo >= 0 && arena.known(arena.lt(at, count)).value_or(false);
 }
 
+// Whether no point of the one writes where a point of the other does: they write different parts of rows, as the
+// operands of a concatenation do, of no more than `longest` elements. The nests have the same outer axes.
+bool are_apart(sym::ExprArena& arena, const Nest& a, const Access& x, const Access& y, int64_t longest) {
+  if (x.atomic || y.atomic || loop::is_indirect(arena, x.index) || loop::is_indirect(arena, y.index)) return false;
+  std::vector<std::pair<Expr, int64_t>> steps;  // of outer axes along which both move alike
+  for (const Axis& o : a.outer) {
+    auto f = arena.affine_in(x.index, o.var), g = arena.affine_in(y.index, o.var);
+    auto step = f && g && f->coefficient == g->coefficient ? arena.as_const(f->coefficient) : std::nullopt;
+    if (step && *step > 0) steps.emplace_back(o.var, *step);
+  }
+  for (const auto& [axis, row] : steps) {
+    if (row > longest) continue;
+    Substitution start;
+    for (const auto& [other, step] : steps)
+      if (step % row == 0) start.push_back({other, arena.constant(0)});
+    const auto in_x = arena.range(arena.substitute(x.index, start)),
+               in_y = arena.range(arena.substitute(y.index, start));
+    const auto &low = in_x.lo < in_y.lo ? in_x : in_y, &high = in_x.lo < in_y.lo ? in_y : in_x;
+    if (low.hi < high.lo && high.hi - low.lo < row) return true;
+  }
+  return false;
+}
+
 bool legal(sym::ExprArena& arena, const Nest& a, const Nest& b) {
   auto in_a = loop::accesses(a), in_b = loop::accesses(b);
   std::vector<Expr> scratch;
+  // Of long rows, writing both parts at once saves nothing, but reading what both read does.
+  constexpr int64_t kLongRow = 1 << 12;
+  const bool read_alike = std::ranges::any_of(in_a, [&](const Access& x) {
+    return !x.write && std::ranges::any_of(in_b, [&](const Access& y) { return !y.write && x.buffer == y.buffer; });
+  });
+  const int64_t longest = read_alike ? INT64_MAX : kLongRow;
   for (const Access& y : in_b) {
     bool shared = false, ok = false;
     for (const Access& x : in_a) {
       if (x.buffer != y.buffer || (!x.write && !y.write)) continue;
-      if (y.write) return false;
+      if (y.write) {
+        if (!x.write || !are_apart(arena, a, x, y, longest)) return false;
+        continue;
+      }
       shared = true;
       ok = ok || covered(arena, a, x, b, y, scratch);
     }

@@ -204,6 +204,9 @@ class Grouper {
             if (written || contains(groups_[a].reads, x)) c.score += bytes_[x.index] * (written ? 2 : 1);
             c.vertical |= written;
           }
+          if (groups_[a].pointwise && groups_[b].pointwise)
+            for (BufferId x : groups_[b].writes)  // parts of the same rows
+              if (contains(groups_[a].writes, x)) c.score += bytes_[x.index];
           if (c.score > 0) all.push_back(c);
         }
     const double weight = options_.fusion_score ? 1 : 0;

@@ -140,6 +140,20 @@ bool put_columns_last(const loop::Program& p, Nest& n) {
   return false;
 }
 
+// Rows of fewer elements than a vector has lanes, which are read a few elements apart: many of them are the vector.
+bool are_short_rows(const sym::ExprArena& arena, const Nest& n) {
+  constexpr int64_t kShort = 8;
+  if (n.outer.empty() || estimate(arena, n.outer.back().extent) < kShort) return false;
+  for (const Stage& s : n.stages) {
+    int64_t elements = 1;
+    for (const Axis& a : s.axes) elements *= std::min(arena.as_const(a.extent).value_or(kShort), kShort);
+    if (elements >= kShort) return false;
+    for (const LoopOp& op : s.ops)
+      if (op.code == OpCode::Indirect) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 const Target& target_of(const Targets& targets, const loop::Program& p, const Nest& n) {
@@ -183,7 +197,9 @@ void choose_mapping(const Target& target, const loop::Program& p, Nest& n, const
         !n.outer.empty() && outer.other == 0 && outer.unit > 0 && estimate(arena, n.outer.back().extent) >= 8;
     bool ordered = std::any_of(n.stages.begin(), n.stages.end(), [&](const Stage& s) { return is_ordered(arena, s); });
     bool inner_ok = inner.unit > 0 && longest >= 4 && !ordered;
-    if (inner_ok && inner.other <= inner.unit && !(outer_ok && inner.other > 0))
+    if (!target.is_gpu() && !ordered && are_short_rows(arena, n))
+      m.vector = Mapping::Vector::Outer;
+    else if (inner_ok && inner.other <= inner.unit && !(outer_ok && inner.other > 0))
       m.vector = Mapping::Vector::Inner;
     else if (outer_ok)
       m.vector = Mapping::Vector::Outer;

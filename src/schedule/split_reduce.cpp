@@ -4,12 +4,14 @@
 #include <array>
 #include <cmath>
 #include <unordered_map>
+#include <utility>
 
 #include "loop/analysis.h"
 #include "loop/product.h"
 #include "schedule/index.h"
 #include "schedule/mapping.h"
 #include "schedule/normalise.h"
+#include "schedule/reduce_cut.h"
 
 namespace braze::schedule {
 namespace {
@@ -25,18 +27,6 @@ using loop::ReduceKind;
 using loop::Stage;
 using loop::ValId;
 
-constexpr int64_t kWorth = 1 << 16;   // elements
-constexpr int64_t kFewRows = 16;      // results that are too few to be the parallel points
-constexpr int64_t kFewColumns = 256;  // the same where the results are the vector
-// Of more columns each piece has whole rows, which memory gives faster than some columns of all rows, where the passes
-// are long: elements; points beside the columns; columns that are a page; rows, pieces.
-constexpr int64_t kWorthRows = 1 << 20, kFewUnits = 16, kPage = 1024, kLeastRows = 64, kRowPieces = 32;
-constexpr int64_t kBlocksEach = 4, kBlockColumns = 128;  // GPU: blocks that fill a multiprocessor; columns of one
-constexpr int64_t kLeastBlockPiece = 4096,
-                  kLeastBlockRows = 32;  // GPU: elements of a row, or rows, that are worth a block
-constexpr int64_t kPieces = 64, kMostPieces = 4096, kLeastPiece = 256;
-constexpr int64_t kOpenPieces = 32;  // of a length that only the run knows, which may be short
-
 // Whether partial results of it can be made one: not of floats of few bits, where they would be rounded.
 bool has_parts(const LoopOp& op) {
   switch (loop::reduce_row(op.reduce).family) {
@@ -45,29 +35,6 @@ bool has_parts(const LoopOp& op) {
     case loop::ReduceFamily::Moment: return !is_rounded_float(op.dtype);
     case loop::ReduceFamily::Choice:
     case loop::ReduceFamily::Index: return true;
-  }
-  return false;
-}
-
-// The divisor of n nearest above `wanted` that leaves pieces of `least`; 0: none.
-int64_t pieces_of(int64_t n, int64_t least, int64_t wanted, int64_t fewest) {
-  for (int64_t p = wanted; p <= std::min(kMostPieces, n / least); ++p)
-    if (n % p == 0) return p;
-  for (int64_t p = wanted - 1; p >= fewest; --p)
-    if (n % p == 0 && n / p >= least) return p;
-  return 0;
-}
-
-// Result vectors: does the last outer axis run through the memory of what is reduced?
-bool by_columns(sym::ExprArena& arena, const Nest& n) {
-  if (n.outer.empty()) return false;
-  for (const LoopOp& op : n.stages[0].ops) {
-    if (op.code != OpCode::Load) continue;
-    if (std::none_of(n.stages[0].axes.begin(), n.stages[0].axes.end(),
-                     [&](const Axis& a) { return arena.contains(op.index, a.var); }))
-      continue;
-    auto f = arena.affine_in(op.index, n.outer.back().var);
-    if (f && arena.is_const(f->coefficient, 1)) return true;
   }
   return false;
 }
@@ -137,11 +104,13 @@ bool leave_out_what_is_beyond(Nest& n, Expr position, Expr size) {
 // results of them.
 class Pieces {
  public:
-  // `slots`: the pieces and, with `rest_apart`, what is left over of an open length as one more.
+  // `slots`: the pieces and, with `rest_apart`, what is left over of a length as one more. Of `side` pieces side by
+  // side (1: pieces follow one another) each has every side-th element of the share that they have in common.
   struct Geometry {
-    Axis piece, slot, inside;
+    Axis slot, inside;
+    Expr piece, first;       // which of the pieces, and where along the axis it begins
     Expr size, rest, point;  // the axis; elements of a step along it; the number of the nest's result
-    int64_t points, pieces;
+    int64_t points, pieces, side;
     bool columns, rest_apart;
   };
   Pieces(Program& p, const Nest& n, const Geometry& g)
@@ -161,12 +130,11 @@ class Pieces {
       return std::array<Expr, 3>{place(arena_.constant(0)), place(arena_.floordiv(last, arena_.constant(2))),
                                  place(last)};
     };
-    makers_ = {{&partial, g.piece.var, within(arena_.mul(g.piece.var, g.inside.extent), g.inside.extent), {}}};
-    if (g.rest_apart)
-      makers_.push_back({&left_over,
-                         g.piece.extent,
-                         within(arena_.mul(g.piece.extent, g.inside.extent), arena_.mod(g.size, g.piece.extent)),
-                         {}});
+    makers_ = {{&partial, g.piece, g.first, g.side, within(g.first, g.inside.extent), {}}};
+    if (g.rest_apart) {
+      Expr pieces = arena_.constant(g.pieces), first = arena_.mul(pieces, g.inside.extent);
+      makers_.push_back({&left_over, pieces, first, 1, within(first, arena_.mod(g.size, pieces)), {}});
+    }
     for (const LoopOp& op : n.stages[0].ops)
       if (op.code == OpCode::Load) device_ = p.buffers[op.buffer].device;
   }
@@ -193,6 +161,8 @@ class Pieces {
   struct Maker {
     Nest* nest;
     Expr at;                     // its slot
+    Expr first;                  // where its elements begin along the axis
+    int64_t step;                // from one of them to the next
     std::array<Expr, 3> within;  // places along the axis in its piece, or others where it has none
     Stage head;                  // before its stages
   };
@@ -209,6 +179,11 @@ class Pieces {
 
   // Where the slots of a partial result lie; where the results are the vector, they stay innermost.
   Expr place(Expr at) {
+    if (g_.side > 1) {
+      const Axis& column = n_.outer.back();
+      Expr others = arena_.mul(arena_.sub(g_.point, column.var), g_.slot.extent);
+      return arena_.add(others, arena_.add(arena_.mul(at, column.extent), column.var));
+    }
     return g_.columns ? arena_.add(arena_.mul(at, arena_.constant(g_.points)), g_.point)
                       : arena_.add(arena_.mul(g_.point, g_.slot.extent), at);
   }
@@ -287,7 +262,8 @@ class Pieces {
       Nest& nest = *m.nest;
       Stage& stage = nest.stages[1];
       ValId most = number(nest, stage, kNone), here = emit(nest, stage, OpCode::Min, DType::I64, r.result, most);
-      ValId first = index_of(nest, stage, arena_.mul(m.at, arena_.mul(g_.inside.extent, g_.rest)));
+      ValId first = index_of(nest, stage, arena_.mul(m.first, g_.rest));
+      if (m.step > 1) here = emit(nest, stage, OpCode::Mul, DType::I64, here, number(nest, stage, m.step));
       return emit(nest, stage, OpCode::Add, DType::I64, here, first);
     });
     Stage &first = total.stages[kFirst], &second = total.stages[kSecond];
@@ -335,7 +311,7 @@ class Pieces {
     if (!of_all && g_.rest_apart) {
       ValId slot = index_of(total, stage, g_.slot.var), last = number(total, stage, g_.pieces);
       ValId is_piece = emit(total, stage, OpCode::Lt, DType::Bool, slot, last);
-      ValId few = index_of(total, stage, arena_.mul(arena_.mod(g_.size, g_.piece.extent), g_.rest));
+      ValId few = index_of(total, stage, arena_.mul(arena_.mod(g_.size, arena_.constant(g_.pieces)), g_.rest));
       n = emit(total, stage, OpCode::Where, DType::I64, is_piece, n, few);
     }
     return emit(total, stage, OpCode::Cast, dtype, n);
@@ -461,81 +437,60 @@ bool split(Program& p, const Nest& n, const Target& target, bool open, std::vect
     if (!has_parts(op)) return false;
     reductions.push_back(&op);
   }
-  auto points = arena.as_const(volume(arena, n.outer)),
-       rest = arena.as_const(volume(arena, std::span(body.axes).subspan(1))),
-       first = arena.as_const(body.axes[0].extent);
-  if (!points || !rest || *points <= 0 || *rest <= 0) return false;
-  if (!first && !open) return false;
-  int64_t most = first ? *first : arena.range(body.axes[0].extent).hi;
-  if (most < kWorth / *points / *rest) return false;
-  bool columns = by_columns(arena, n);
-  int64_t pieces;
-  const bool gpu = target.is_gpu();
-  const bool moments =
-      std::any_of(reductions.begin(), reductions.end(), [](const LoopOp* r) { return is_moment(r->reduce); });
-  // On a CPU one pass over all is more exact, where an element far from the others comes first. There is to be a first
-  // element, found without looking it up.
-  if (moments &&
-      (!gpu || arena.range(body.axes[0].extent).lo < 1 ||
-       std::any_of(body.ops.begin(), body.ops.end(), [](const LoopOp& op) { return op.code == OpCode::Indirect; })))
-    return false;
-  if (gpu) {
-    // Blocks: a row is one, kBlockColumns columns are.
-    int64_t blocks = columns ? (*points + kBlockColumns - 1) / kBlockColumns : *points;
-    const int64_t filling = kBlocksEach * target.multiprocessors;
-    if (10 * blocks > filling) return false;  // one pass with fewer blocks is better than a second over the data
-    int64_t wanted = std::max<int64_t>(2, filling / std::max<int64_t>(1, blocks));
-    int64_t least = std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / *rest);
-    pieces = first ? pieces_of(*first, least, wanted, 2) : wanted;
-  } else {
-    int64_t least = std::max<int64_t>(1, kLeastPiece / std::max<int64_t>(1, *rest * (columns ? *points : 1)));
-    int64_t wanted = kPieces;
-    if (*points >= (columns ? kFewColumns : kFewRows)) {
-      if (!columns || !first || most < kWorthRows / *points / *rest) return false;
-      auto row = arena.as_const(n.outer.back().extent);
-      if (!row || *points / *row * ((*row + kPage - 1) / kPage) >= kFewUnits) return false;
-      least = kLeastRows, wanted = kRowPieces;
-    }
-    pieces = first ? pieces_of(*first, least, wanted, 8) : kOpenPieces;
-  }
-  if (!pieces) return false;
+  const auto chosen = choose_cut(arena, n, target, open);
+  if (!chosen) return false;
+  const auto& [points, rest, first, pieces, side, columns] = *chosen;
 
   // An open length: a GPU's last pieces end where it does, where that can be; else, and on a CPU, where loads are to be
   // whole vectors, what no piece has is one more.
   const Expr size = body.axes[0].extent;
   const bool plain = std::all_of(reductions.begin(), reductions.end(),
                                  [](const LoopOp* r) { return !is_index(r->reduce) && !is_moment(r->reduce); });
-  const bool cut = !first && gpu && plain, rest_apart = !first && !cut;
+  const bool cut = !first && target.is_gpu() && plain, rest_apart = first ? *first % pieces != 0 : !cut;
   Pieces::Geometry g;
-  g.piece = g.slot = fresh_axis(arena, arena.constant(pieces));
-  if (rest_apart) g.slot = fresh_axis(arena, arena.constant(pieces + 1));
-  g.inside =
-      fresh_axis(arena, arena.floordiv(cut ? arena.add(size, arena.constant(pieces - 1)) : size, g.piece.extent));
+  const Axis share = fresh_axis(arena, arena.constant(pieces / std::max<int64_t>(1, side)));
+  g.side = std::max<int64_t>(1, side);
+  const Axis wide =
+      fresh_axis(arena, side ? arena.mul(n.outer.back().extent, arena.constant(side)) : arena.constant(1));
+  const Expr beside = side ? arena.floordiv(wide.var, n.outer.back().extent) : arena.constant(0);
+  g.slot = fresh_axis(arena, arena.constant(pieces + (rest_apart ? 1 : 0)));
+  g.inside = fresh_axis(
+      arena, arena.floordiv(cut ? arena.add(size, arena.constant(pieces - 1)) : size, arena.constant(pieces)));
+  auto along = [&](Expr in_share) {
+    Expr at = arena.add(arena.mul(share.var, g.inside.extent), in_share);
+    return arena.add(arena.mul(at, arena.constant(g.side)), beside);
+  };
+  g.piece = arena.add(arena.mul(share.var, arena.constant(g.side)), beside);
+  g.first = along(arena.constant(0));
   g.size = size;
-  g.rest = arena.constant(*rest);
+  g.rest = arena.constant(rest);
   g.point = arena.constant(0);
   for (const Axis& a : n.outer) g.point = arena.add(arena.mul(g.point, a.extent), a.var);
-  g.points = *points;
+  g.points = points;
   g.pieces = pieces;
   g.columns = columns;
   g.rest_apart = rest_apart;
 
   Pieces nests(p, n, g);
   Nest &partial = nests.partial, &left_over = nests.left_over;
-  partial.outer.insert(columns ? partial.outer.begin() : partial.outer.end(), g.piece);
+  partial.outer.insert(columns ? partial.outer.begin() : partial.outer.end(), share);
   partial.stages[0].axes[0] = g.inside;
-  Expr position = arena.add(arena.mul(g.piece.var, g.inside.extent), g.inside.var);
+  Expr position = along(g.inside.var);
   substitute(arena, partial.stages[0],
              {{body.axes[0].var, cut ? arena.min(position, arena.sub(size, arena.constant(1))) : position}});
   if (cut && !leave_out_what_is_beyond(partial, position, size)) return false;
   if (rest_apart) {
-    Axis few = fresh_axis(arena, arena.mod(size, g.piece.extent));
+    Axis few = fresh_axis(arena, arena.mod(size, arena.constant(pieces)));
     left_over.stages[0].axes[0] = few;
-    substitute(arena, left_over.stages[0],
-               {{body.axes[0].var, arena.add(arena.mul(g.piece.extent, g.inside.extent), few.var)}});
+    Expr from = arena.mul(arena.constant(pieces), g.inside.extent);
+    substitute(arena, left_over.stages[0], {{body.axes[0].var, arena.add(from, few.var)}});
   }
   for (const LoopOp* r : reductions) nests.add(*r);
   nests.finish();
+  if (side) {  // the columns of rows side by side are one axis
+    const Axis column = std::exchange(partial.outer.back(), wide);
+    for (Stage& s : partial.stages) substitute(arena, s, {{column.var, arena.mod(wide.var, column.extent)}});
+  }
   for (Nest* m : {&partial, &left_over, &nests.total}) {
     if (m == &left_over && !rest_apart) continue;
     normalise(arena, *m);

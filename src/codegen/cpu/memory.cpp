@@ -1,5 +1,7 @@
 // Loads and stores: contiguous vectors, broadcasts, gathers, and the nest's private buffers.
+#include <llvm/Analysis/VectorUtils.h>
 #include <optional>
+
 #include <set>
 
 #include "base/check.h"
@@ -288,12 +290,38 @@ void Emitter::emit_store(const LoopOp& op) {
       B.CreateAlignedStore(stored(v), address(op.buffer, index), align);
     return;
   }
-  for (int c = 0; c < vector_.copies; ++c) {
-    if (op.atomic_add)
+  const int joined = op.atomic_add ? 1 : joined_copies(op.buffer, index);
+  for (int c = 0; c < vector_.copies; c += joined) {
+    if (joined > 1)
+      store_joined(op.buffer, at_copy(index, c), align, joined, [&](int k) { return stored(copy_of(x, c + k)); });
+    else if (op.atomic_add)
       add_lanes(op.buffer, index, c, emit_cast(vb_, copy_of(x, c), x.dtype, buffer.dtype));
     else
       store_lanes(op.buffer, index, c, stored(copy_of(x, c)));
   }
+}
+
+// How many neighbouring vectors of narrow elements that were made from wide ones are stored as one: together they are
+// packed by fewer instructions. Those of AVX-512 pack one by one.
+int Emitter::joined_copies(BufferId buffer, Expr index) {
+  const loop::Buffer& b = program_.buffers[buffer];
+  const int size = static_cast<int>(size_of(b.dtype));
+  const int fit = vb_.target.vector_bits / 8 / (size * width_);
+  const bool halves = b.dtype == DType::F16;  // converted by an instruction of their own
+  const int neighbours = vector_.rows ? vector_.columns : vector_.copies;
+  if (vb_.target.vector_bits > 256 || fit < 2 || halves || neighbours % 2 || vector_.mask || late_) return 1;
+  if (b.kind == BufferKind::Local && outer_vector_) return 1;
+  if (lane_step(index) != 1 || !arena_.is_const(arena_.sub(at_copy(index, 1), index), width_)) return 1;
+  int joined = 2;
+  while (2 * joined <= fit && neighbours % (2 * joined) == 0) joined *= 2;
+  return joined;
+}
+
+void Emitter::store_joined(BufferId buffer, Expr index, llvm::Align align, int count,
+                           const std::function<Value*(int)>& copy) {
+  std::vector<Value*> parts;
+  for (int k = 0; k < count; ++k) parts.push_back(copy(k));
+  B.CreateAlignedStore(llvm::concatenateVectors(B, parts), address(buffer, index), align);
 }
 
 std::optional<int64_t> Emitter::bytes(BufferId id) const {
@@ -373,9 +401,11 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
     return;
   }
   auto once_read = [&](std::function<void()> store) { late_ ? late_->push_back(std::move(store)) : store(); };
-  if (step && *step >= 2 && *step <= kInterleaved && !vector_.mask && vb_.target.loads_masked(size_of(dtype))) {
+  const bool interleaved = step && *step <= kInterleaved && vb_.target.stores_masked(size_of(dtype));
+  if (step && *step >= 2 && !vector_.mask && (interleaved || !vb_.target.scatters(size_of(dtype)))) {
     Value* p = address(buffer, at_copy(index, copy));
-    once_read([this, p, v, align, by = *step] { store_interleaved(p, v, align, by); });
+    once_read(
+        [=, this, by = *step] { interleaved ? store_interleaved(p, v, align, by) : store_apart(p, v, align, by); });
     return;
   }
   Value* lanes = lane_values(index, copy);
@@ -411,6 +441,14 @@ void Emitter::store_interleaved(Value* p, Value* v, llvm::Align align, int64_t s
                         B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(i * width_)), align,
                         llvm::ConstantVector::get(here));
   }
+}
+
+// Lane by lane, to places a number of elements apart.
+void Emitter::store_apart(Value* p, Value* v, llvm::Align align, int64_t step) {
+  Type* element = llvm::cast<llvm::VectorType>(v->getType())->getElementType();
+  for (int64_t l = 0; l < width_; ++l)
+    B.CreateAlignedStore(B.CreateExtractElement(v, static_cast<uint64_t>(l)),
+                         B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(l * step)), align);
 }
 
 // Additions to memory need no atomic operations: outer points never add to the same element, and what a task adds it

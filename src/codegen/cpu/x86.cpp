@@ -93,7 +93,7 @@ void initialise_x86() {
 
 void describe_x86_level(Target& t, bool avx2, bool avx512) {
   t.vector_bits = avx512 ? 512 : avx2 ? 256 : 128;
-  t.masked_load = avx512 ? 1 : avx2 ? 4 : 0;  // narrow elements have no masked load before AVX-512
+  t.masked_load = t.masked_store = avx512 ? 1 : avx2 ? 4 : 0;  // narrow elements have no masked load before AVX-512
   t.gather = avx2 ? 4 : 0;
   t.scatter = avx512 ? 4 : 0;
   t.library_bits = avx2 ? 256 : 0;
@@ -112,6 +112,7 @@ void describe_x86(Target& t, const llvm::StringMap<bool>& features) {
   bool avx2 = has({"avx2", "fma", "f16c"});
   const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl"});
   describe_x86_level(t, avx2, avx512);
+  if (!avx512 && has({"sse4a"})) t.masked_store = 0;  // AMD's before AVX-512: a dozen cycles and more
   // What oneDNN asks for: its kernels for AVX-512 make bfloat16 of other instructions where they have to, but not
   // float16.
   const bool converts = has({"avxneconvert", "avxvnniint8"});
