@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "loop/analysis.h"
+#include "schedule/index.h"
 #include "schedule/mapping.h"
 
 namespace braze::schedule {
@@ -28,12 +29,54 @@ bool is_update(const loop::Program& p, const loop::Nest& nest) {
   });
 }
 
+constexpr int64_t kLine = 16;  // neighbours that are updated one after the other: what they read are whole cache lines
+
+// How many columns of the last outer axis are updated together: those that are read as neighbours, and each goes to a
+// place of its own. 0: none are.
+int64_t columns_together(sym::ExprArena& arena, const loop::Nest& nest) {
+  const loop::Stage& stage = nest.stages[0];
+  const loop::Axis& column = nest.outer.back();
+  const auto columns = arena.as_const(column.extent);
+  bool reads_along = false, places_differ = false;
+  for (const LoopOp& op : stage.ops) {
+    if (op.code != OpCode::Load) continue;
+    auto step = arena.affine_in(op.index, column.var);
+    if (!step) return 0;
+    const bool by_rows = std::any_of(stage.axes.begin(), stage.axes.end(),
+                                     [&](const loop::Axis& a) { return arena.contains(op.index, a.var); });
+    if (arena.is_const(step->coefficient, 0) || !by_rows) continue;
+    if (!arena.is_const(step->coefficient, 1)) return 0;
+    reads_along = true;
+    places_differ = places_differ || std::any_of(stage.ops.begin(), stage.ops.end(), [&](const LoopOp& at) {
+                      return at.code == OpCode::Indirect && at.args[0] == op.result;
+                    });
+  }
+  if (!columns || !reads_along || !places_differ) return 0;
+  for (int64_t together = std::min(kLine, *columns); together > 1; --together)
+    if (*columns % together == 0) return together;
+  return 0;
+}
+
+// The order of what is written to one place stays: that of the stage's axes, the columns last.
+void put_columns_inside(sym::ExprArena& arena, loop::Nest& nest, int64_t together) {
+  const loop::Axis column = nest.outer.back(), inside = fresh_axis(arena, arena.constant(together)),
+                   block = fresh_axis(arena, arena.floordiv(column.extent, inside.extent));
+  nest.outer.back() = block;
+  nest.stages[0].axes.push_back(inside);
+  substitute(arena, nest.stages[0], {{column.var, arena.add(arena.mul(block.var, inside.extent), inside.var)}});
+}
+
 }  // namespace
 
 void spread_updates(loop::Program& p, const Targets& targets) {
   for (loop::Item& item : p.items) {
     auto* nest = std::get_if<loop::Nest>(&item);
-    if (!nest || !is_update(p, *nest) || !target_of(targets, p, *nest).is_gpu()) continue;
+    if (!nest || !is_update(p, *nest)) continue;
+    if (!target_of(targets, p, *nest).is_gpu()) {
+      if (nest->outer.empty()) continue;
+      if (int64_t together = columns_together(*p.arena, *nest)) put_columns_inside(*p.arena, *nest, together);
+      continue;
+    }
     std::vector<loop::Axis>& inner = nest->stages[0].axes;
     nest->outer.insert(nest->outer.begin(), inner.begin(), inner.end());
     inner.clear();
