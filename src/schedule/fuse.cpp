@@ -138,16 +138,18 @@ bool legal(sym::ExprArena& arena, const Nest& a, const Nest& b) {
   std::vector<Expr> scratch;
   // Of long rows, writing both parts at once saves nothing, but reading what both read does.
   constexpr int64_t kLongRow = 1 << 12;
-  const bool read_alike = std::ranges::any_of(in_a, [&](const Access& x) {
-    return !x.write && std::ranges::any_of(in_b, [&](const Access& y) { return !y.write && x.buffer == y.buffer; });
-  });
-  const int64_t longest = read_alike ? INT64_MAX : kLongRow;
+  auto longest = [&] {
+    const bool read_alike = std::ranges::any_of(in_a, [&](const Access& x) {
+      return !x.write && std::ranges::any_of(in_b, [&](const Access& y) { return !y.write && x.buffer == y.buffer; });
+    });
+    return read_alike ? INT64_MAX : kLongRow;
+  };
   for (const Access& y : in_b) {
     bool shared = false, ok = false;
     for (const Access& x : in_a) {
       if (x.buffer != y.buffer || (!x.write && !y.write)) continue;
       if (y.write) {
-        if (!x.write || !are_apart(arena, a, x, y, longest)) return false;
+        if (!x.write || !are_apart(arena, a, x, y, longest())) return false;
         continue;
       }
       shared = true;

@@ -52,23 +52,23 @@ bool by_columns(sym::ExprArena& arena, const Nest& n) {
 }
 
 // Of rows one after the other that have no more columns than a vector has lanes, on a CPU: how many side by side make
-// whole vectors, about kNarrowVectors of them; 0: of other reductions.
+// whole vectors, about kNarrowVectors of them; 1: of other reductions.
 int64_t rows_side_by_side(sym::ExprArena& arena, const Nest& n, const Target& target) {
   const Stage& body = n.stages[0];
-  if (target.is_gpu() || body.axes.size() != 1 || n.outer.empty()) return 0;
+  if (target.is_gpu() || body.axes.size() != 1 || n.outer.empty()) return 1;
   const Axis &row = body.axes[0], &column = n.outer.back();
   const auto columns = arena.as_const(column.extent);
   int64_t lanes = 0;
   for (const LoopOp& op : body.ops) {
-    if (op.code == OpCode::Indirect) return 0;
-    if (op.code == OpCode::Reduce && is_moment(op.reduce)) return 0;
+    if (op.code == OpCode::Indirect) return 1;
+    if (op.code == OpCode::Reduce && is_moment(op.reduce)) return 1;
     if (op.code != OpCode::Load || !arena.contains(op.index, row.var)) continue;
     auto by_row = arena.affine_in(op.index, row.var), by_column = arena.affine_in(op.index, column.var);
     if (!by_row || !by_column || by_row->coefficient != column.extent || !arena.is_const(by_column->coefficient, 1))
-      return 0;
+      return 1;
     lanes = std::max<int64_t>(lanes, target.lanes(static_cast<int>(size_of(op.dtype))));
   }
-  if (!columns || *columns < 2 || *columns > lanes) return 0;
+  if (!columns || *columns < 2 || *columns > lanes) return 1;
   const int64_t least = lanes / std::gcd(lanes, *columns);
   return least * std::max<int64_t>(1, kNarrowVectors * lanes / (least * *columns));
 }
@@ -84,7 +84,7 @@ std::optional<ReduceCut> choose_cut(sym::ExprArena& arena, const Nest& n, const 
   if (!first && !open) return std::nullopt;
   int64_t most = first ? *first : arena.range(body.axes[0].extent).hi;
   const int64_t side = rows_side_by_side(arena, n, target);
-  if (most < (side ? kWorthNarrow : kWorth) / *points / *rest) return std::nullopt;
+  if (most < (side > 1 ? kWorthNarrow : kWorth) / *points / *rest) return std::nullopt;
   bool columns = by_columns(arena, n);
   int64_t pieces;
   const bool gpu = target.is_gpu();
@@ -104,7 +104,7 @@ std::optional<ReduceCut> choose_cut(sym::ExprArena& arena, const Nest& n, const 
     int64_t wanted = std::max<int64_t>(2, filling / std::max<int64_t>(1, blocks));
     int64_t least = std::max<int64_t>(1, (columns ? kLeastBlockRows : kLeastBlockPiece) / *rest);
     pieces = first ? pieces_of(*first, least, wanted, 2) : wanted;
-  } else if (side) {
+  } else if (side > 1) {
     // Where there is more than those columns, that is enough to share.
     const bool alone = arena.is_const(n.outer.back().extent, *points);
     pieces = side * (!alone  ? 1

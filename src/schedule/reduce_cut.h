@@ -12,7 +12,7 @@ struct ReduceCut {
   int64_t points, rest;          // results; elements of one step along the first axis
   std::optional<int64_t> first;  // the length of that axis, where it is known
   // Pieces of the axis: each is a run of it, or `side` of them lie side by side and share a run, each with every
-  // side-th element (0: none do).
+  // side-th element (1: none do).
   int64_t pieces, side;
   bool columns;  // the last outer axis runs through the memory of what is reduced
 };

@@ -448,11 +448,11 @@ bool split(Program& p, const Nest& n, const Target& target, bool open, std::vect
                                  [](const LoopOp* r) { return !is_index(r->reduce) && !is_moment(r->reduce); });
   const bool cut = !first && target.is_gpu() && plain, rest_apart = first ? *first % pieces != 0 : !cut;
   Pieces::Geometry g;
-  const Axis share = fresh_axis(arena, arena.constant(pieces / std::max<int64_t>(1, side)));
-  g.side = std::max<int64_t>(1, side);
+  g.side = side;
+  const Axis share = fresh_axis(arena, arena.constant(pieces / side));
   const Axis wide =
-      fresh_axis(arena, side ? arena.mul(n.outer.back().extent, arena.constant(side)) : arena.constant(1));
-  const Expr beside = side ? arena.floordiv(wide.var, n.outer.back().extent) : arena.constant(0);
+      fresh_axis(arena, side > 1 ? arena.mul(n.outer.back().extent, arena.constant(side)) : arena.constant(1));
+  const Expr beside = side > 1 ? arena.floordiv(wide.var, n.outer.back().extent) : arena.constant(0);
   g.slot = fresh_axis(arena, arena.constant(pieces + (rest_apart ? 1 : 0)));
   g.inside = fresh_axis(
       arena, arena.floordiv(cut ? arena.add(size, arena.constant(pieces - 1)) : size, arena.constant(pieces)));
@@ -487,7 +487,7 @@ bool split(Program& p, const Nest& n, const Target& target, bool open, std::vect
   }
   for (const LoopOp* r : reductions) nests.add(*r);
   nests.finish();
-  if (side) {  // the columns of rows side by side are one axis
+  if (side > 1) {  // the columns of rows side by side are one axis
     const Axis column = std::exchange(partial.outer.back(), wide);
     for (Stage& s : partial.stages) substitute(arena, s, {{column.var, arena.mod(wide.var, column.extent)}});
   }

@@ -34,6 +34,7 @@ constexpr int64_t kLine = 16;  // neighbours that are updated one after the othe
 // How many columns of the last outer axis are updated together: those that are read as neighbours, and each goes to a
 // place of its own. 0: none are.
 int64_t columns_together(sym::ExprArena& arena, const loop::Nest& nest) {
+  if (nest.outer.empty()) return 0;
   const loop::Stage& stage = nest.stages[0];
   const loop::Axis& column = nest.outer.back();
   const auto columns = arena.as_const(column.extent);
@@ -72,14 +73,13 @@ void spread_updates(loop::Program& p, const Targets& targets) {
   for (loop::Item& item : p.items) {
     auto* nest = std::get_if<loop::Nest>(&item);
     if (!nest || !is_update(p, *nest)) continue;
-    if (!target_of(targets, p, *nest).is_gpu()) {
-      if (nest->outer.empty()) continue;
-      if (int64_t together = columns_together(*p.arena, *nest)) put_columns_inside(*p.arena, *nest, together);
-      continue;
+    if (target_of(targets, p, *nest).is_gpu()) {
+      std::vector<loop::Axis>& inner = nest->stages[0].axes;
+      nest->outer.insert(nest->outer.begin(), inner.begin(), inner.end());
+      inner.clear();
+    } else if (int64_t together = columns_together(*p.arena, *nest)) {
+      put_columns_inside(*p.arena, *nest, together);
     }
-    std::vector<loop::Axis>& inner = nest->stages[0].axes;
-    nest->outer.insert(nest->outer.begin(), inner.begin(), inner.end());
-    inner.clear();
   }
 }
 

@@ -25,9 +25,8 @@ Sides sides_of(ExprArena& arena, ExprArena::Impl& impl, Expr d) {
 // their difference, as s0*s1 - s1, the range alone says nothing.
 Expr difference(ExprArena& arena, Expr a, Expr b) {
   Expr d = arena.sub(a, b);
-  if (arena.as_const(d)) return d;
-  LinearSum s = linear_sum(arena, d);
-  return arena.is_const(take_shared_factors(arena, {&s}), 1) ? d : sum_of(arena, s);
+  if (!arena.as_const(d)) take_shared_factors(arena, {&d});
+  return d;
 }
 
 }  // namespace

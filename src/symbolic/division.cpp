@@ -99,19 +99,6 @@ std::vector<int64_t> step_sizes(const ExprArena& arena, const LinearSum& s, int6
 
 bool inside(Range r, int64_t lo, int64_t hi) { return r.lo >= lo && r.hi <= hi; }
 
-// (a, b) of a / b for a symbolic positive b without the positive factors that both share, and those; nullopt: there are
-// none.
-struct Reduced {
-  Expr a, b, shared;
-};
-std::optional<Reduced> reduced(ExprArena& arena, Expr a, Expr b) {
-  if (arena.as_const(b)) return std::nullopt;
-  LinearSum sa = linear_sum(arena, a), sb = linear_sum(arena, b);
-  Expr shared = take_shared_factors(arena, {&sa, &sb});
-  if (arena.is_const(shared, 1)) return std::nullopt;
-  return Reduced{sum_of(arena, sa), sum_of(arena, sb), shared};
-}
-
 }  // namespace
 
 bool ExprArena::known_multiple(Expr a, int64_t divisor) {
@@ -130,7 +117,7 @@ Expr ExprArena::floordiv(Expr a, Expr b) {
     if (a == b) return constant(1);
     Range ra = range(a);
     if (ra.lo >= 0 && ra.hi < rb.lo) return constant(0);
-    if (auto r = reduced(*this, a, b)) return floordiv(r->a, r->b);
+    if (!cb && !is_const(take_shared_factors(*this, {&a, &b}), 1)) return floordiv(a, b);
   }
   if (cb && *cb > 1) {
     if (kind(a) == Kind::FloorDiv) {  // (x // c) // b = x // (c*b)
@@ -159,7 +146,8 @@ Expr ExprArena::mod(Expr a, Expr b) {
     if (a == b) return constant(0);
     Range ra = range(a);
     if (ra.lo >= 0 && ra.hi < rb.lo) return a;
-    if (auto r = reduced(*this, a, b)) return mul(r->shared, mod(r->a, r->b));
+    if (!cb)
+      if (Expr shared = take_shared_factors(*this, {&a, &b}); !is_const(shared, 1)) return mul(shared, mod(a, b));
   }
   if (cb && *cb > 1) {
     if (kind(a) == Kind::Mod) {  // (x mod c*b) mod b = x mod b

@@ -9,10 +9,9 @@ namespace braze::sym {
 
 LinearSum linear_sum(const ExprArena& arena, Expr e);
 Expr from_linear(ExprArena& arena, ExprArena::Impl& impl, LinearSum sum);
-Expr sum_of(ExprArena& arena, const LinearSum& sum);  // in any order
 
-// Takes out of all the sums the positive factors that all their terms share, numbers of the constants included; their
-// product, 1 where there is none.
-Expr take_shared_factors(ExprArena& arena, std::initializer_list<LinearSum*> sums);
+// Takes out of all the expressions the positive factors that all their terms share, numbers of the constants included;
+// their product, 1 where there is none.
+Expr take_shared_factors(ExprArena& arena, std::initializer_list<Expr*> expressions);
 
 }  // namespace braze::sym

@@ -107,52 +107,39 @@ Expr from_linear(ExprArena& arena, ExprArena::Impl& impl, LinearSum s) {
   return ops.size() == 1 ? ops[0] : impl.intern(Kind::Add, std::move(ops));
 }
 
-Expr take_shared_factors(ExprArena& arena, std::initializer_list<LinearSum*> sums) {
+Expr take_shared_factors(ExprArena& arena, std::initializer_list<Expr*> expressions) {
   struct Term {
-    LinearSum* sum;
+    Expr* of;
     int64_t coefficient;
-    std::vector<Expr> factors;
+    std::vector<Expr> factors;  // none: a constant
   };
   std::vector<Term> terms;
   int64_t number = 0;
-  bool only_terms = true;
-  for (LinearSum* s : sums) {
-    number = std::gcd(number, s->constant);
-    only_terms = only_terms && s->constant == 0 && !s->terms.empty();
-    for (auto [t, c] : s->terms) {
+  for (Expr* e : expressions) {
+    const LinearSum s = linear_sum(arena, *e);
+    number = std::gcd(number, s.constant);
+    if (s.constant != 0 || s.terms.empty()) terms.push_back({e, s.constant, {}});
+    for (auto [t, c] : s.terms) {
       number = std::gcd(number, c);
-      terms.push_back({s, c, {t}});
+      terms.push_back({e, c, {t}});
       if (arena.kind(t) == Kind::Mul) terms.back().factors.assign(arena.operands(t).begin(), arena.operands(t).end());
     }
   }
   std::vector<Expr> shared;
-  if (only_terms)
-    for (Expr f : std::vector<Expr>(terms[0].factors)) {
-      auto holds = [f](const Term& t) { return std::ranges::find(t.factors, f) != t.factors.end(); };
-      if (arena.range(f).lo <= 0 || !std::ranges::all_of(terms, holds)) continue;
-      for (Term& t : terms) t.factors.erase(std::ranges::find(t.factors, f));
-      shared.push_back(f);
-    }
+  for (Expr f : std::vector<Expr>(terms[0].factors)) {
+    auto holds = [f](const Term& t) { return std::ranges::find(t.factors, f) != t.factors.end(); };
+    if (arena.range(f).lo <= 0 || !std::ranges::all_of(terms, holds)) continue;
+    for (Term& t : terms) t.factors.erase(std::ranges::find(t.factors, f));
+    shared.push_back(f);
+  }
   if (number > 1) shared.push_back(arena.constant(number));
   if (shared.empty()) return arena.constant(1);
-  number = std::max<int64_t>(number, 1);
-  for (LinearSum* s : sums) {
-    s->constant /= number;
-    s->terms.clear();
-  }
+  for (Expr* e : expressions) *e = arena.constant(0);
   for (const Term& t : terms) {
-    if (t.factors.empty())
-      t.sum->constant = checked_add(t.sum->constant, t.coefficient / number);
-    else
-      t.sum->terms.emplace_back(arena.product(t.factors), t.coefficient / number);
+    Expr coefficient = arena.constant(t.coefficient / std::max<int64_t>(number, 1));
+    *t.of = arena.add(*t.of, arena.mul(coefficient, arena.product(t.factors)));
   }
   return arena.product(shared);
-}
-
-Expr sum_of(ExprArena& arena, const LinearSum& s) {
-  Expr out = arena.constant(s.constant);
-  for (auto [term, c] : s.terms) out = arena.add(out, arena.mul(arena.constant(c), term));
-  return out;
 }
 
 namespace {

@@ -233,10 +233,10 @@ class Emitter {
   Value* load_interleaved(BufferId buffer, Expr index, int copy, Type* element, int64_t step, Value* mask = nullptr);
   Value* load_guarded(BufferId buffer, Expr index, int copy, Value* mask);
   void store_interleaved(Value* p, Value* v, llvm::Align align, int64_t step);
+  Value* address_of_copy(BufferId buffer, Expr index, int copy, Type* element);
   int joined_copies(BufferId buffer, Expr index);
-  void store_joined(BufferId buffer, Expr index, llvm::Align align, int count,
-                    const std::function<llvm::Value*(int)>& copy);
-  void store_apart(llvm::Value* p, llvm::Value* v, llvm::Align align, int64_t step);
+  void store_joined(BufferId buffer, Expr index, int first, int count, const std::function<Value*(int)>& stored);
+  void store_apart(Value* p, Value* v, llvm::Align align, int64_t step);
   Value* load_ramp(BufferId buffer, Expr index, int copy, Type* element);
   Value* local_address(BufferId buffer, Expr index, int copy);
   Expr local_index(Expr index);

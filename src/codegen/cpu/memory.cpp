@@ -1,7 +1,7 @@
 // Loads and stores: contiguous vectors, broadcasts, gathers, and the nest's private buffers.
 #include <llvm/Analysis/VectorUtils.h>
-#include <optional>
 
+#include <optional>
 #include <set>
 
 #include "base/check.h"
@@ -44,6 +44,14 @@ Expr Emitter::local_index(Expr index) {
   for (const loop::Axis& a : nest_.outer)
     if (arena_.contains(index, a.var)) to.emplace_back(a.var, arena_.constant(0));
   return to.empty() ? index : arena_.substitute(index, to);
+}
+
+// Copies lie at a fixed distance where the index is affine in the vectorised variable, or that of the rows.
+Value* Emitter::address_of_copy(BufferId buffer, Expr index, int copy, Type* element) {
+  const Expr moved = at_copy(index, copy);
+  const auto distance = arena_.as_const(arena_.sub(moved, index));
+  Value* p = address(buffer, distance ? index : moved);
+  return distance && *distance ? B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance)) : p;
 }
 
 Value* Emitter::local_address(BufferId buffer, Expr index, int copy) {
@@ -127,11 +135,7 @@ Value* Emitter::load_lanes(BufferId buffer, Expr index, int copy) {
   }
   auto step = lane_step(index);
   if (step && (*step == 0 || *step == 1)) {
-    // Copies lie at a fixed distance where the index is affine in the vectorised variable, or that of the rows.
-    Expr moved = at_copy(index, copy);
-    auto distance = arena_.as_const(arena_.sub(moved, index));
-    Value* p = distance ? address(buffer, index) : address(buffer, moved);
-    if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
+    Value* p = address_of_copy(buffer, index, copy, element);
     if (*step == 0) return vb_.splat(B.CreateAlignedLoad(element, p, align), width_);
     if (!vector_.mask) return B.CreateAlignedLoad(type, p, align);
     if (vb_.target.loads_masked(size_of(dtype)))
@@ -293,7 +297,7 @@ void Emitter::emit_store(const LoopOp& op) {
   const int joined = op.atomic_add ? 1 : joined_copies(op.buffer, index);
   for (int c = 0; c < vector_.copies; c += joined) {
     if (joined > 1)
-      store_joined(op.buffer, at_copy(index, c), align, joined, [&](int k) { return stored(copy_of(x, c + k)); });
+      store_joined(op.buffer, index, c, joined, [&](int k) { return stored(copy_of(x, k)); });
     else if (op.atomic_add)
       add_lanes(op.buffer, index, c, emit_cast(vb_, copy_of(x, c), x.dtype, buffer.dtype));
     else
@@ -317,11 +321,14 @@ int Emitter::joined_copies(BufferId buffer, Expr index) {
   return joined;
 }
 
-void Emitter::store_joined(BufferId buffer, Expr index, llvm::Align align, int count,
-                           const std::function<Value*(int)>& copy) {
-  std::vector<Value*> parts;
-  for (int k = 0; k < count; ++k) parts.push_back(copy(k));
-  B.CreateAlignedStore(llvm::concatenateVectors(B, parts), address(buffer, index), align);
+void Emitter::store_joined(BufferId buffer, Expr index, int first, int count,
+                           const std::function<Value*(int)>& stored) {
+  const DType dtype = program_.buffers[buffer].dtype;
+  llvm::SmallVector<Value*, 4> parts;
+  for (int c = first; c < first + count; ++c) parts.push_back(stored(c));
+  B.CreateAlignedStore(llvm::concatenateVectors(B, parts),
+                       address_of_copy(buffer, index, first, storage_type(vb_, dtype)),
+                       llvm::Align(std::max<int64_t>(1, size_of(dtype))));
 }
 
 std::optional<int64_t> Emitter::bytes(BufferId id) const {
@@ -383,15 +390,12 @@ void Emitter::store_lanes(BufferId buffer, Expr index, int copy, Value* v) {
   }
   auto step = lane_step(index);
   if (step && *step == 1) {
-    Expr moved = at_copy(index, copy);
-    auto distance = arena_.as_const(arena_.sub(moved, index));
-    Value* p = distance ? address(buffer, index) : address(buffer, moved);
-    if (distance && *distance) p = B.CreateConstInBoundsGEP1_64(element, p, static_cast<uint64_t>(*distance));
+    Value* p = address_of_copy(buffer, index, copy, element);
     if (vector_.mask) {
       B.CreateMaskedStore(v, p, align, vector_.mask);
     } else if (late_) {
       late_->push_back([this, v, p, align] { B.CreateAlignedStore(v, p, align); });
-    } else if (streams(buffer, moved)) {
+    } else if (streams(buffer, at_copy(index, copy))) {
       auto* store = B.CreateAlignedStore(v, p, llvm::Align(vb_.target.vector_bits / 8));
       store->setMetadata("nontemporal", llvm::MDNode::get(vb_.context(), llvm::ConstantAsMetadata::get(B.getInt32(1))));
       streams_ = true;
