@@ -35,13 +35,6 @@ int64_t size_or_guess(const sym::ExprArena& arena, sym::Expr e) {
   }
 }
 
-int64_t elements(const graph::Graph& g, ValueId v) {
-  int64_t n = 1;
-  for (sym::Expr e : g.type(v).sizes)
-    n = std::min<int64_t>(n * std::max<int64_t>(size_or_guess(g.arena(), e), 0), kMost);
-  return n;
-}
-
 // A product that passes/chunk_logits.h cut so that what it makes need not be kept.
 bool is_done_again(const graph::Node& node) {
   const size_t mark = node.op == Op::mm ? 2 : node.op == Op::addmm ? 5 : SIZE_MAX;
@@ -50,7 +43,14 @@ bool is_done_again(const graph::Node& node) {
 
 }  // namespace
 
-int64_t bytes_of(const graph::Graph& g, ValueId v) { return elements(g, v) * size_of(g.type(v).dtype); }
+int64_t elements_of(const graph::Graph& g, ValueId v) {
+  int64_t n = 1;
+  for (sym::Expr e : g.type(v).sizes)
+    n = std::min<int64_t>(n * std::max<int64_t>(size_or_guess(g.arena(), e), 0), kMost);
+  return n;
+}
+
+int64_t bytes_of(const graph::Graph& g, ValueId v) { return elements_of(g, v) * size_of(g.type(v).dtype); }
 
 Repeat repeat(const graph::Graph& g, const graph::Node& node) {
   if (graph::traits_of(node) & (graph::kEffect | graph::kNondeterministic)) return Repeat::Never;
@@ -68,7 +68,7 @@ Repeat repeat(const graph::Graph& g, const graph::Node& node) {
 
 int64_t work_per_byte(const graph::Graph& g, const graph::Node& node) {
   int64_t in = 0, out = 1;
-  graph::Graph::for_each_operand(node, [&](ValueId v) { in += elements(g, v); });
+  graph::Graph::for_each_operand(node, [&](ValueId v) { in += elements_of(g, v); });
   for (ValueId v : node.outputs)
     if (v.valid()) out += bytes_of(g, v);
   switch (graph::op_class(node.op)) {

@@ -6,8 +6,9 @@
 
 namespace braze::autodiff {
 
-// Size in bytes; every symbol counts as kUnknownSize.
+// Every symbol counts as kUnknownSize.
 constexpr int64_t kUnknownSize = 64;
+int64_t elements_of(const graph::Graph& g, graph::ValueId v);
 int64_t bytes_of(const graph::Graph& g, graph::ValueId v);
 
 enum class Repeat : uint8_t {

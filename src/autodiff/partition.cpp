@@ -7,6 +7,7 @@
 #include "autodiff/cost.h"
 #include "autodiff/cut.h"
 #include "autodiff/dependence.h"
+#include "autodiff/late_sums.h"
 #include "autodiff/max_flow.h"
 #include "base/check.h"
 #include "graph/raises.h"
@@ -40,6 +41,7 @@ class Partitioner {
   Partition run() {
     classify();
     find_repeats();
+    late_sums_ = late_sums(g_, after_, root_, repeats_);
     keep_what_is_compared();
     keep_what_is_to_be_saved();
     weigh();
@@ -292,7 +294,7 @@ class Partitioner {
     const Node& n = g_.node(id);
     if (repeats_[id.index] == Repeat::Never) return true;
     if (is_recompute(n.checkpoint.keep)) return false;
-    if (repeats_[id.index] >= Repeat::Dear) return true;
+    if (repeats_[id.index] >= Repeat::Dear || late_sums_[id.index]) return true;
     return repeats_[id.index] == Repeat::Fused && (n.checkpoint.keep == graph::Keep::PreferSave ||
                                                    std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueId v) {
                                                      return v.valid() && dear_read_[v.index];
@@ -538,6 +540,7 @@ class Partitioner {
   std::vector<bool> read_, needed_, dear_read_;     // per value
   std::vector<bool> read_memory_;                   // per value
   std::vector<Repeat> repeats_;                     // per node
+  std::vector<bool> late_sums_;                     // per node: autodiff/late_sums.h
   std::vector<bool> binds_;                         // per node: symbols get their values there
   std::vector<std::pair<uint32_t, size_t>> bound_;  // symbols that the forward half binds, by Expr::id; their nodes
   std::vector<int64_t> cost_;                       // per value, of keeping it

@@ -18,7 +18,9 @@ void ones(HostCall& c) { fill(c, 1); }
 void full(HostCall& c) { fill(c, c.number(1)); }
 
 void arange(HostCall& c) {
-  c.each([&](const Dims& i) { return c.number(0) + static_cast<double>(i[0]) * c.number(2); });
+  const double start = c.op() == Op::arange ? 0 : c.number(0);
+  const double step = c.op() == Op::arange_start_step ? c.number(2) : 1;
+  c.each([&](const Dims& i) { return start + static_cast<double>(i[0]) * step; });
 }
 
 // Numbers of [0, 1) for the positions of a result, as functions of a seed.
@@ -224,12 +226,18 @@ Rule factory_rule(std::string_view name) {
 
 Rule factory_rule(Op op) {
   switch (op) {
+    case Op::scalar_tensor: return [](HostCall& c) { fill(c, c.number(0)); };
     case Op::full:
     case Op::full_like: return full;
     case Op::zeros:
     case Op::zeros_like:
     case Op::new_zeros: return zeros;
-    case Op::ones: return ones;
+    case Op::ones:
+    case Op::ones_like:
+    case Op::new_ones: return ones;
+    case Op::new_full: return [](HostCall& c) { fill(c, c.number(2)); };
+    case Op::arange:
+    case Op::arange_start:
     case Op::arange_start_step: return arange;
     case Op::linspace: return linspace;
     default: return random_rule(op);

@@ -258,6 +258,15 @@ void stack(HostCall& c) {
   });
 }
 
+// (self, diagonal)
+void triangle(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  c.each([&](const Dims& i) {
+    const int64_t right = i.back() - i[i.size() - 2] - c.integer(1);
+    return (c.op() == Op::tril ? right <= 0 : right >= 0) ? at(x, i) : 0;
+  });
+}
+
 }  // namespace
 
 Rule index_rule(std::string_view name) {
@@ -284,6 +293,8 @@ Rule index_rule(Op op) {
     case Op::_unsafe_index_put: return index_put;
     case Op::nonzero: return nonzero;
     case Op::cat: return cat;
+    case Op::tril:
+    case Op::triu: return triangle;
     case Op::stack: return stack;
     default: return nullptr;
   }

@@ -95,11 +95,11 @@ void attention(HostCall& c, const HostTensor* mask, size_t causal, size_t scale_
 void flash_attention(HostCall& c) { attention(c, nullptr, 4, 6); }
 void cpu_attention(HostCall& c) { attention(c, c.has(5) ? &c.tensor(5) : nullptr, 4, 6, true); }
 
-// (grad, query, key, value, result, statistics, dropout, causal, mask, scale): of query, key and value.
-void cpu_attention_backward(HostCall& c) {
+// (grad, query, key, value, ..), and where the others are: of query, key and value. Results besides are undefined.
+void attention_backward(HostCall& c, size_t mask_at, size_t causal, size_t scale_at) {
   const HostTensor &grad = c.tensor(0), &q = c.tensor(1), &k = c.tensor(2), &v = c.tensor(3);
-  const HostTensor* mask = c.has(8) ? &c.tensor(8) : nullptr;
-  const double scale = c.number(9, 1 / std::sqrt(static_cast<double>(q.sizes[3])));
+  const HostTensor* mask = c.has(mask_at) ? &c.tensor(mask_at) : nullptr;
+  const double scale = c.number(scale_at, 1 / std::sqrt(static_cast<double>(q.sizes[3])));
   Numbers dq(q.data.size()), dk(k.data.size()), dv(v.data.size());
   for_each_index({q.sizes[0], q.sizes[1], q.sizes[2]}, [&](const Dims& row) {
     auto in = [&](int64_t place, int64_t feature) { return Dims{row[0], row[1], place, feature}; };
@@ -109,7 +109,7 @@ void cpu_attention_backward(HostCall& c) {
       double score = mask ? at(*mask, in(row[2], key)) : 0, slope = 0;
       for (int64_t f = 0; f < q.sizes[3]; ++f) score += scale * at(q, in(row[2], f)) * at(k, in(key, f));
       for (int64_t f = 0; f < v.sizes[3]; ++f) slope += at(grad, in(row[2], f)) * at(v, in(key, f));
-      if (c.flag(7) && key > row[2]) score = -std::numeric_limits<double>::infinity();
+      if (c.flag(causal) && key > row[2]) score = -std::numeric_limits<double>::infinity();
       weights.push_back(score), slopes.push_back(slope);
       most = std::max(most, score);
     }
@@ -128,7 +128,11 @@ void cpu_attention_backward(HostCall& c) {
   c.give(0, std::move(dq));
   c.give(1, std::move(dk));
   c.give(2, std::move(dv));
+  if (c.wants(3)) c.leave_undefined(3);
 }
+void cpu_attention_backward(HostCall& c) { attention_backward(c, 8, 7, 9); }
+void efficient_attention_backward(HostCall& c) { attention_backward(c, 4, 11, 12); }
+void cudnn_attention_backward(HostCall& c) { attention_backward(c, 8, 14, 15); }
 void any_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 5, 6); }
 void efficient_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 6, 7); }
 void cudnn_attention(HostCall& c) { attention(c, c.has(3) ? &c.tensor(3) : nullptr, 6, 8); }
@@ -143,6 +147,8 @@ Rule matmul_rule(Op op) {
     case Op::_scaled_dot_product_cudnn_attention: return cudnn_attention;
     case Op::_scaled_dot_product_flash_attention_for_cpu: return cpu_attention;
     case Op::_scaled_dot_product_flash_attention_for_cpu_backward: return cpu_attention_backward;
+    case Op::_scaled_dot_product_efficient_attention_backward: return efficient_attention_backward;
+    case Op::_scaled_dot_product_cudnn_attention_backward: return cudnn_attention_backward;
     case Op::mv: return mv;
     case Op::addmv: return addmv;
     case Op::mm:

@@ -30,7 +30,7 @@ Rule arithmetic_rule(Op op) {
     case Op::addcmul: return [](HostCall& c) { c.elementwise(3, [&](const Numbers& v) { return v[0] + c.number(3, 1) * v[1] * v[2]; }); };
     case Op::addcdiv: return [](HostCall& c) { c.elementwise(3, [&](const Numbers& v) { return v[0] + c.number(3, 1) * v[1] / v[2]; }); };
     case Op::clamp: return [](HostCall& c) { c.unary([&](double a) { return extreme({extreme({a, c.number(1, -kInfinity)}, true), c.number(2, kInfinity)}, false); }); };
-    case Op::masked_fill_Scalar: return [](HostCall& c) { c.elementwise(3, [](const Numbers& v) { return v[1] != 0 ? v[2] : v[0]; }); };
+    case Op::masked_fill_Scalar: case Op::masked_fill_Tensor: return [](HostCall& c) { c.elementwise(3, [](const Numbers& v) { return v[1] != 0 ? v[2] : v[0]; }); };
     case Op::bitwise_right_shift_Tensor_Scalar: return [](HostCall& c) { c.binary([](double a, double b) { return std::floor(std::ldexp(a, -static_cast<int>(b))); }); };
     case Op::leaky_relu_backward: return [](HostCall& c) { c.elementwise(3, [](const Numbers& v) { return v[1] > 0 ? v[0] : v[0] * v[2]; }); };
     case Op::copy: return [](HostCall& c) { c.binary([](double, double b) { return b; }); };

@@ -29,6 +29,20 @@ void reduce(HostCall& c, size_t dims_at, F&& f) {
   }
 }
 
+// (self, dim, dtype)
+void running_sum(HostCall& c) {
+  const HostTensor& x = c.tensor(0);
+  const size_t d = x.sizes.empty() ? 0 : c.dim(1, x.sizes.size());
+  Numbers out;
+  for_each_index(x.sizes, [&](const Dims& index) {
+    const bool first = x.sizes.empty() || index[d] == 0;
+    Dims before = index;
+    if (!first) --before[d];
+    out.push_back(at(x, index) + (first ? 0 : out[flat_index(x.sizes, before)]));
+  });
+  c.give(std::move(out));
+}
+
 constexpr size_t kAll = 99;  // no argument names dimensions
 
 void norm_along(HostCall& c, size_t dims_at) {
@@ -108,6 +122,7 @@ Rule reduce_rule(Op op) {
     case Op::linalg_vector_norm: return [](HostCall& c) { norm_along(c, 2); };
     case Op::var_correction: case Op::var_mean_correction: return variances;
     case Op::logsumexp: return [](HostCall& c) { reduce(c, 1, log_sum_exp); };
+    case Op::cumsum: return running_sum;
     case Op::count_nonzero: return [](HostCall& c) { reduce(c, 1, not_zero); };
     default: return nullptr;
   }

@@ -89,20 +89,6 @@ bool either_way(const Graph& g, const Node& n) {
   return (graph::op_traits(n.op) & graph::kCommutative) != 0;
 }
 
-// The number of that type nearest to it; nullopt: it is smaller or larger than all that have all digits.
-std::optional<double> nearest(double number, DType dtype) {
-  if (dtype == DType::F64) return number;
-  if (std::isinf(number) || number == 0) return number;
-  const int digits = dtype == DType::F32 ? 24 : dtype == DType::F16 ? 11 : 8;
-  int exponent = 0;
-  const double mantissa = std::frexp(number, &exponent);
-  const double whole = std::nearbyint(std::ldexp(mantissa, digits));
-  const double near = std::ldexp(whole, exponent - digits);
-  const bool small = std::abs(near) < (dtype == DType::F16 ? 0x1p-14 : 0x1p-126);
-  const bool large = std::abs(near) >= (dtype == DType::F16 ? 65520.0 : 0x1p128);
-  return small || large ? std::nullopt : std::optional(near);
-}
-
 bool same_arg(const Arg& a, const Arg& b) { return same_args({a}, {b}); }
 
 }  // namespace
@@ -122,6 +108,23 @@ ValueId Bindings::tensor(std::string_view name) const {
   return *v;
 }
 
+std::optional<double> nearest(double number, DType dtype) {
+  if (dtype == DType::F64) return number;
+  if (std::isinf(number) || number == 0) return number;
+  const int digits = dtype == DType::F32 ? 24 : dtype == DType::F16 ? 11 : 8;
+  int exponent = 0;
+  const double mantissa = std::frexp(number, &exponent);
+  const double whole = std::nearbyint(std::ldexp(mantissa, digits));
+  const double near = std::ldexp(whole, exponent - digits);
+  const bool small = std::abs(near) < (dtype == DType::F16 ? 0x1p-14 : 0x1p-126);
+  const bool large = std::abs(near) >= (dtype == DType::F16 ? 65520.0 : 0x1p128);
+  return small || large ? std::nullopt : std::optional(near);
+}
+
+bool has_digits(DType dtype) {
+  return dtype == DType::F64 || dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F16;
+}
+
 std::optional<double> known_number(const Graph& g, const Arg& a) {
   if (auto* d = std::get_if<double>(&a)) return *d;
   if (auto* b = std::get_if<bool>(&a)) return *b;
@@ -131,10 +134,9 @@ std::optional<double> known_number(const Graph& g, const Arg& a) {
   if (!v || !v->valid() || !g.value(*v).node.valid()) return std::nullopt;
   const Node& n = g.node(g.value(*v).node);
   const TensorType& t = g.type(*v);
-  const bool has_digits =
-      t.dtype == DType::F64 || t.dtype == DType::F32 || t.dtype == DType::BF16 || t.dtype == DType::F16;
-  if (n.op != Op::full || t.dim() != 0 || !has_digits) return std::nullopt;
-  const auto number = known_number(g, n.args.at(1));
+  const bool fills = n.op == Op::full && t.dim() == 0;
+  if ((!fills && n.op != Op::scalar_tensor) || !has_digits(t.dtype)) return std::nullopt;
+  const auto number = known_number(g, n.args.at(fills ? 1 : 0));
   return number ? nearest(*number, t.dtype) : number;
 }
 

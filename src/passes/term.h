@@ -46,6 +46,10 @@ class Bindings {
   std::vector<std::pair<std::string_view, Arg>> all_;
 };
 
+// Of the float types that `nearest` knows.
+bool has_digits(DType dtype);
+// The number of that type nearest to it; nullopt: it is smaller or larger than all that have all digits.
+std::optional<double> nearest(double number, DType dtype);
 // Of an int, a double, a bool, or a tensor without dimensions that is filled with one.
 std::optional<double> known_number(const Graph& g, const Arg& a);
 

@@ -76,6 +76,28 @@ TEST(Partition, ASmallerBudgetRepeatsWhatIsCheapFirst) {
   EXPECT_LT(none.saved_bytes, some.saved_bytes);
 }
 
+TEST(Partition, KeepsASumThatWorkSeparatesFromAnEarlierReader) {
+  // Of a residual stream: kept is the sum, though the product that was added is half as wide.
+  constexpr const char* kStream = R"(graph {
+  %0: f32[64,32] = input argument
+  %1: f32[32,32] = input parameter
+  %2: bf16[32,32] = input parameter
+  %3: f32[64,32] = input argument "tangent"
+  %4: f32[64,32] = aten::mm(%0, %1)
+  %5: bf16[64,32] = aten::_to_copy(%4, dtype.bf16, none, none, none, false, none)
+  %6: bf16[64,32] = aten::mm(%5, %2)
+  %7: f32[64,32] = aten::_to_copy(%6, dtype.f32, none, none, none, false, none)
+  %8: f32[64,32] = aten::add.Tensor(%4, %7, 1)
+  %9: f32[64,32] = aten::sin(%8)
+  %10: f32[64,32] = aten::cos(%8)
+  %11: f32[64,32] = aten::exp(%8)
+  %12: f32[64,32] = aten::mul.Tensor(%3, %10)
+  %13: f32[64,32] = aten::mul.Tensor(%12, %11)
+  return %9, %13
+})";
+  EXPECT_EQ(names(parted(kStream, 1).saved), (Names{"aten::add.Tensor"}));
+}
+
 // The captured backward reads %0 for the cosine.
 constexpr const char* kChain = R"(graph {
   %0: f32[64,64] = input argument

@@ -30,7 +30,7 @@ namespace {
 bool rounds(std::string_view pass) {
   constexpr std::string_view kRounding[] = {
       "decompose",   "seed_random",     "accumulate_scatter", "unfold_attention", "unfold_products", "unfold_complex",
-      "unfuse_bias", "fuse_activation", "split_resampling",   "widen_products",   "fuse_attention"};
+      "unfuse_bias", "fuse_activation", "split_resampling",   "widen_products",   "fuse_attention",  "causal_masks"};
   return std::find(std::begin(kRounding), std::end(kRounding), pass) != std::end(kRounding);
 }
 
