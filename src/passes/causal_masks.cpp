@@ -25,8 +25,9 @@ constexpr Form kForms[] = {
     {Op::_scaled_dot_product_cudnn_attention_backward, 1, 8, 14},
 };
 
-// What is added to a score takes its key out: the weight is 0 then, whatever other scores there are.
-constexpr double kLow = -1e30;
+// What takes a key out by being added to its score: the weight is 0 then, whatever other scores there are. Of half
+// types it is the lowest number of float16, which PyTorch itself adds for cuDNN where a mask of truths forbids.
+double low(DType dtype) { return size_of(dtype) == 2 ? -65504 : -1e30; }
 
 class CausalMasks {
  public:
@@ -70,9 +71,9 @@ class CausalMasks {
     if (type.dtype != DType::Bool) {
       const auto [yes, no] = *found->numbers;
       if (yes == 0 && no == 0) return Allows::All;
-      if (yes == 0 && no <= kLow)
+      if (yes == 0 && no <= low(type.dtype))
         allowed = found->value;
-      else if (no == 0 && yes <= kLow)
+      else if (no == 0 && yes <= low(type.dtype))
         allowed = formulas_.negated(found->value);
       else
         return std::nullopt;
