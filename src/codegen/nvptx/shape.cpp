@@ -22,7 +22,8 @@ using sym::Expr;
 // Waiting for what precedes it costs each block about a microsecond; a launch that comes early saves about as much
 // once.
 constexpr int64_t kEarlyBlocks = 4096;
-constexpr int kLoopedElements = 16;        // in flight of a thread that takes turns: more cost more than they hide
+constexpr int kLoopedElements = 16;        // in flight of a thread that takes turns: more cost more than they hide,
+constexpr int kElementsAhead = 32;         // but of weights that are on their way before what precedes has ended
 constexpr int64_t kProductRegisters = 96;  // of a thread, for words of the factors
 constexpr int kWindowLanes = 4, kWindowPoints = 8;  // of a thread, whose sums and factors are to fit its registers
 constexpr int64_t kUnknown = 1 << 20;               // elements of an axis of whose size nothing is expected
@@ -155,7 +156,7 @@ class Chooser {
     // Fewer rows to a block where its memory does not hold the private buffers of so many.
     while (s_.group <= 32 && s_.threads > 32 && !fits_block(p_, n_, s_, target_)) s_.threads /= 2;
     while (s_.group < s_.threads && !fits_block(p_, n_, s_, target_)) s_.group *= 2;
-    s_.copies = std::max(2, std::min(4, kLoopedElements / s_.vector));
+    s_.copies = std::max(2, std::min(4, (n_.mapping.ahead ? kElementsAhead : kLoopedElements) / s_.vector));
     s_.blocks = arena_.ceildiv(schedule::volume(arena_, n_.outer), arena_.constant(s_.threads / s_.group));
   }
 
