@@ -5,8 +5,8 @@
 namespace braze::graph {
 namespace {
 
-// Fewer columns of the result than these leave most of a GPU without work, where a library splits the sums.
-constexpr int64_t kFewestColumns = 256, kFewestOfCpu = 4;
+// Fewer columns of the result than these leave most of the device without work, where a library splits the sums.
+constexpr int64_t kFewestColumns = 256;
 constexpr int64_t kVector = 8, kStep = 32;  // elements of 16 bytes; that threads hold at once of a column
 
 bool is_one(const Graph& g, const Arg& a) {
@@ -96,9 +96,8 @@ bool is_thin_product(const Graph& g, const Node& n, const Targets& targets) {
   auto is_float = [](DType d) { return d == DType::F32 || d == DType::F16 || d == DType::BF16; };
   // Neighbouring threads, or lanes, read neighbouring elements of one column.
   return is_float(out.dtype) && x.dtype == out.dtype && m.dtype == out.dtype && out.dim() == 2 &&
-         a.is_const(out.sizes[0], 1) && a.range(out.sizes[1]).lo >= (target.is_gpu() ? kFewestColumns : kFewestOfCpu) &&
-         a.is_const(m.strides[0], 1) && !a.is_const(m.strides[1], 1) &&
-         (target.slow_thin_products || (!target.is_gpu() && is_made_of_less(g, *matrix))) &&
+         a.is_const(out.sizes[0], 1) && a.range(out.sizes[1]).lo >= kFewestColumns && a.is_const(m.strides[0], 1) &&
+         !a.is_const(m.strides[1], 1) && (target.is_gpu() ? target.slow_thin_products : is_made_of_less(g, *matrix)) &&
          !is_narrow_product(g, n, targets);
 }
 

@@ -34,6 +34,35 @@ def test_a_layer(dtype, k, n, bias):
         right(compiled(x, weight, b), f(x, weight, b), exact, k + 1)
 
 
+FORMS = {
+    "mv": lambda a, x: a @ x,
+    "addmv": lambda a, x: torch.addmv(a[:, 0], a, x),
+    "addmv with factors": lambda a, x: torch.addmv(a[:, 0], a, x, beta=0.5, alpha=2),
+    "a column": lambda a, x: a @ x[:, None],
+    "a column of dense columns": lambda a, x: a.t().contiguous().t() @ x[:, None],
+    "a row": lambda a, x: x[None] @ a.t(),
+    "a row of dense rows": lambda a, x: x[None] @ a.t().contiguous(),
+    "addmm of a column": lambda a, x: torch.addmm(a[:, :1], a, x[:, None]),
+    "addmm onto one number": lambda a, x: torch.addmm(a[0, :1], a, x[:, None]),
+    "einsum": lambda a, x: torch.einsum("nk,k->n", a, x),
+    "rows in a batch": lambda a, x: torch.bmm(x.expand(3, 1, -1) * 2, a.expand(3, -1, -1).transpose(1, 2)),
+    "columns in a batch": lambda a, x: torch.bmm(torch.stack([a, a + 1]), torch.stack([x, x - 1])[:, :, None]),
+    "a batch in two dimensions": lambda a, x: torch.stack([a, a + 1]).unflatten(0, (1, 2)) @ x[:, None],
+    "a factor that is read twice": lambda a, x: (a @ x).tanh() + (a @ x.flip(0)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form(form, dtype):
+    torch.manual_seed(0)
+    for n, k in ((48, 130), (4, 7), (5, 1), (1, 9), (300, 64)):
+        a, x = torch.randn(n, k, dtype=dtype), torch.randn(k, dtype=dtype)
+        f = FORMS[form]
+        right(braze.compile(f, fullgraph=True)(a, x), f(a, x), f(a.double(), x.double()), k + 1)
+    assert braze.explain(f, a, x).graph_count == 1
+
+
 def test_layers_of_one_row_with_what_is_around_them():
     torch.manual_seed(0)
 

@@ -99,6 +99,7 @@ void describe_x86_level(Target& t, bool avx2, bool avx512) {
   t.library_bits = avx2 ? 256 : 0;
   t.streaming_stores = true;
   t.strips = avx2;
+  t.slow_thin_products = avx2;  // MKL, on AMD's most of all: from the caches, of few columns, of batches
   t.slow_bf16_products = !avx512;
   t.slow_f16_products = true;
 }
@@ -112,9 +113,7 @@ void describe_x86(Target& t, const llvm::StringMap<bool>& features) {
   bool avx2 = has({"avx2", "fma", "f16c"});
   const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl"});
   describe_x86_level(t, avx2, avx512);
-  const bool amd = has({"sse4a"});
-  if (!avx512 && amd) t.masked_store = 0;  // a dozen cycles and more
-  t.slow_thin_products = amd;              // MKL reads the matrix at half of the speed that its memory, or cache, has
+  if (!avx512 && has({"sse4a"})) t.masked_store = 0;  // AMD's before AVX-512: a dozen cycles and more
   // What oneDNN asks for: its kernels for AVX-512 make bfloat16 of other instructions where they have to, but not
   // float16.
   const bool converts = has({"avxneconvert", "avxvnniint8"});

@@ -18,7 +18,7 @@ using graph::HostTensor;
 const Targets& machine() {
   static const Targets all = [] {
     Target cpu;
-    cpu.slow_bf16_products = cpu.slow_f16_products = true;
+    cpu.slow_bf16_products = cpu.slow_f16_products = cpu.slow_thin_products = true;
     return Targets{cpu, {{0, h200()}}};
   }();
   return all;
