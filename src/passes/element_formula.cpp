@@ -360,7 +360,8 @@ ElementFormulas::Found ElementFormulas::view(const Node& n, const TensorType& ty
     auto* e = std::get_if<sym::Expr>(&n.args.at(i));
     if (!e) return std::nullopt;
     if (a_.range(*e).lo >= 0) return *e;
-    return a_.range(*e).hi < 0 ? std::optional(a_.add(*e, size)) : std::nullopt;
+    const sym::Expr from_end = a_.add(*e, size);
+    return a_.range(*e).hi < 0 && a_.range(from_end).lo >= 0 ? std::optional(from_end) : std::nullopt;
   };
   Place to = place;
   switch (n.op) {

@@ -87,8 +87,8 @@ class Maker {
       case 14: {
         const auto d = static_cast<size_t>(pick(rank));
         const int64_t begin = pick(size(x, d));
-        return call(Op::slice_Tensor, {x, k(static_cast<int64_t>(d)), k(pick(2) ? begin : begin - size(x, d)),
-                                       k(INT64_MAX), k(1 + pick(2))});
+        return call(Op::slice_Tensor,
+                    {x, k(static_cast<int64_t>(d)), k(begin - pick(3) * size(x, d)), k(INT64_MAX), k(1 + pick(2))});
       }
       case 15: {
         const auto d = static_cast<size_t>(pick(rank));
