@@ -17,7 +17,8 @@ struct VectorProduct {
   bool biased;
 };
 
-// Of float32 and float64, on a CPU whose library is slow at it; the sums run along the memory of the matrix.
+// Of float32 and float64, on a CPU whose library is slow at it: where the sums run along the memory of the matrix, and
+// of small matrices.
 std::optional<VectorProduct> vector_product(const Graph& g, const Node& n, const Targets& targets) {
   const bool biased = n.op == Op::addmm || n.op == Op::addmv;
   if (n.op != Op::mm && n.op != Op::bmm && n.op != Op::mv && !biased) return std::nullopt;
@@ -39,9 +40,11 @@ std::optional<VectorProduct> vector_product(const Graph& g, const Node& n, const
   }
   const TensorType& m = g.type(std::get<ValueId>(n.args[p.matrix]));
   const size_t k = m.dim() - (p.vector_first ? 2 : 1), rows = m.dim() - (p.vector_first ? 1 : 2);
-  constexpr int64_t kFewestSums = 4;
-  if (!a.is_const(m.strides[k], 1) || a.is_const(m.strides[rows], 1) || a.range(m.sizes[rows]).lo < kFewestSums)
-    return std::nullopt;
+  constexpr int64_t kFewestSums = 4, kSmall = 8192;  // elements of a matrix
+  const auto n_rows = a.as_const(m.sizes[rows]), n_k = a.as_const(m.sizes[k]);
+  const bool small = n_rows && n_k && *n_rows <= kSmall && *n_k <= kSmall && *n_rows * *n_k <= kSmall;
+  const bool along = a.is_const(m.strides[k], 1) && !a.is_const(m.strides[rows], 1);
+  if ((!along && !small) || a.range(m.sizes[rows]).lo < kFewestSums) return std::nullopt;
   return p;
 }
 

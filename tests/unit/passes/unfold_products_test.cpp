@@ -35,14 +35,22 @@ TEST(UnfoldProducts, OfVectorsOnACpu) {
       "  %6: f32[2,8,5] = input argument \"batch\"\n  %7: f32[2,5,1] = input argument \"columns\"\n"
       "  %8: f32[2,1,8] = input argument \"rows\"\n";
   expect_sum(inputs, "f32[8] = aten::mv(%0, %2)", true);
-  expect_sum(inputs, "f32[8] = aten::mv(%1, %2)", false);
+  expect_sum(inputs, "f32[8] = aten::mv(%1, %2)", true);
   expect_sum(inputs, "f32[8] = aten::addmv(%3, %0, %2, 1, 1)", true);
   expect_sum(inputs, "f32[8] = aten::addmv(%3, %0, %2, 2, 1)", false);
   expect_sum(inputs, "f32[8,1] = aten::mm(%0, %4)", true);
   expect_sum(inputs, "f32[1,5] = aten::mm(%5, %1)", true);
-  expect_sum(inputs, "f32[1,5] = aten::mm(%5, %0)", false);
+  expect_sum(inputs, "f32[1,5] = aten::mm(%5, %0)", true);
   expect_sum(inputs, "f32[2,8,1] = aten::bmm(%6, %7)", true);
-  expect_sum(inputs, "f32[2,1,5] = aten::bmm(%8, %6)", false);
+  expect_sum(inputs, "f32[2,1,5] = aten::bmm(%8, %6)", true);
+}
+
+TEST(UnfoldProducts, AcrossTheMemoryOfALargeMatrixTheyStay) {
+  const std::string inputs =
+      "  %0: f32[1,100] = input argument \"row\"\n  %1: f32[100,90] = input argument \"dense rows\"\n"
+      "  %2: f32[100,90]{1,100} = input argument \"dense columns\"\n";
+  expect_sum(inputs, "f32[1,90] = aten::mm(%0, %1)", false);
+  expect_sum(inputs, "f32[1,90] = aten::mm(%0, %2)", true);
 }
 
 TEST(UnfoldProducts, OfBatchesFurtherForms) {
