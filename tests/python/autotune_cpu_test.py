@@ -138,7 +138,8 @@ def test_products_by_other_ways(others, name, rows, way):
     compiled = tuned(f)
     for _ in range(2):
         agrees(compiled(x, w, b), f(x, w, b), 1e-4)
-    if name in ("a layer", "without bias", "dense columns"):
+    # One row times dense columns is a kernel of sums where the library is slow at it.
+    if name in ("a layer", "without bias") or (name == "dense columns" and rows > 1):
         assert way in [t["chosen"] for t in _C._tuned()[before:] if "product" in t]
 
 
@@ -190,6 +191,8 @@ def test_products_in_batches(others, name, rows):
     for _ in range(2):
         agrees(compiled(q, k, v), f(q, k, v), 1e-4)
     made = [t for t in _C._tuned()[before:] if t.get("product", "").startswith("aten::bmm 12x")]
+    if rows == 1:  # sums, where the library is slow at them
+        return
     assert made and (not fits or made[0]["chosen"] == "own kernel")
 
 
