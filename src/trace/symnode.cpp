@@ -201,7 +201,18 @@ c10::SymNode SizeNode::is_non_overlapping_and_dense(c10::ArrayRef<c10::SymNode> 
   return dense_in_order(sizes, strides, order);
 }
 
-int64_t SizeNode::guard_int(const char*, int64_t) { return fixed(expr()); }
+namespace {
+thread_local bool refuses_numbers = false;
+}
+
+NumbersRefused::NumbersRefused(bool on) : before_(refuses_numbers) { refuses_numbers = on; }
+NumbersRefused::~NumbersRefused() { refuses_numbers = before_; }
+
+int64_t SizeNode::guard_int(const char*, int64_t) {
+  if (auto number = arena().as_const(expr())) return *number;
+  TORCH_CHECK(!refuses_numbers, "the number of a size is asked for");
+  return fixed(expr());
+}
 bool SizeNode::guard_bool(const char*, int64_t) { return decide(expr()); }
 bool SizeNode::statically_known_true(const char*, int64_t) { return env_->known(expr()).value_or(false); }
 bool SizeNode::guard_size_oblivious(const char*, int64_t) {

@@ -13,6 +13,19 @@ namespace braze::trace {
 
 using SizeEnv = sym::ShapeEnv;
 
+// While it lives no size becomes a number: who asks for one gets a c10::Error. For code of which it is not known
+// whether it takes symbols, where another way is tried after it.
+class NumbersRefused {
+ public:
+  explicit NumbersRefused(bool on = true);
+  ~NumbersRefused();
+  NumbersRefused(const NumbersRefused&) = delete;
+  NumbersRefused& operator=(const NumbersRefused&) = delete;
+
+ private:
+  bool before_;
+};
+
 // An int or bool over the symbols of a capture. Floats are computed from the hints: what they were computed from is
 // specialised to the value at hand.
 class SizeNode final : public c10::SymNodeImpl {

@@ -2,6 +2,7 @@
 // kernel of C++ does not.
 #pragma once
 #include <ATen/core/stack.h>
+#include <torch/version.h>
 
 #include <functional>
 #include <optional>
@@ -9,6 +10,10 @@
 #include "trace/op_info.h"
 
 namespace braze::pytorch {
+
+// From 2.15 on kernels for Meta that are written in Python ask sizes for numbers before they fail, where what they call
+// does not take symbols.
+inline constexpr bool kKernelsAskBeforeTheyFail = TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15;
 
 // Runs the decomposition of the operator on meta tensors and replaces the arguments on the stack by its results. False:
 // there is none, or it raised; then the stack is not changed. The caller turned tracing off.
