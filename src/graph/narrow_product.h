@@ -11,8 +11,8 @@ namespace braze::graph {
 bool is_narrow_product(const Graph& g, const Node& n, const Targets& targets);
 
 // mm(row, matrix), or addmm(bias, row, matrix) without factors, of floats of at most four bytes and columns that lie
-// dense, which sums compute faster than the library that the target has, or than making the matrix first: of a matrix
-// that is computed from fewer bytes than it takes. Not what is_narrow_product is.
+// dense, which sums compute faster on a GPU than its library, on a CPU than making the matrix first: of a matrix that
+// is computed from fewer bytes than it takes. Not what is_narrow_product is.
 bool is_thin_product(const Graph& g, const Node& n, const Targets& targets);
 
 }  // namespace braze::graph

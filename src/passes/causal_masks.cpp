@@ -71,11 +71,9 @@ class CausalMasks {
     if (type.dtype != DType::Bool) {
       const auto [yes, no] = *found->numbers;
       if (yes == 0 && no == 0) return Allows::All;
-      if (yes == 0 && no <= low(type.dtype))
-        allowed = found->value;
-      else if (no == 0 && yes <= low(type.dtype))
-        allowed = formulas_.negated(found->value);
-      else
+      if (no == 0 && yes <= low(type.dtype))
+        allowed = formulas_.negated(allowed);
+      else if (yes != 0 || no > low(type.dtype))
         return std::nullopt;
     }
     if (a_.known(allowed) == true || a_.is_const(allowed, 1)) return Allows::All;

@@ -39,6 +39,15 @@ bool is_truth(const sym::ExprArena& a, sym::Expr e) {
   }
 }
 
+// A dimension that is given, as one from the front.
+std::optional<size_t> dimension(const sym::ExprArena& a, const Arg& arg, size_t rank) {
+  auto* e = std::get_if<sym::Expr>(&arg);
+  auto d = e ? a.as_const(*e) : std::nullopt;
+  if (!d) return std::nullopt;
+  const auto n = static_cast<int64_t>(rank), at = *d < 0 ? *d + n : *d;
+  return at >= 0 && at < n ? std::optional(static_cast<size_t>(at)) : std::nullopt;
+}
+
 Element number(sym::ExprArena& a, double x) { return {a.constant(1), std::pair{x, x}}; }
 
 }  // namespace
@@ -58,7 +67,7 @@ std::vector<sym::Expr> ElementFormulas::place(const std::vector<sym::Expr>& size
 }
 
 std::optional<Element> ElementFormulas::at(ValueId v, const Place& place) {
-  if (depth_ == 0) left_ = kMostValues;
+  if (depth_ == 0) left_ = kMostValues, inner_ = 0;
   const graph::Value& value = g_.value(v);
   if (left_-- <= 0 || !value.node.valid() || value.index != 0) return std::nullopt;
   const Node& n = g_.node(value.node);
@@ -350,11 +359,7 @@ ElementFormulas::Found ElementFormulas::view(const Node& n, const TensorType& ty
   if (!v || !v->valid()) return std::nullopt;
   const TensorType& from = g_.type(*v);
   if (from.dtype != type.dtype) return std::nullopt;
-  auto wrapped = [&](size_t i) -> std::optional<size_t> {
-    auto* e = std::get_if<sym::Expr>(&n.args.at(i));
-    auto d = e ? a_.as_const(*e) : std::nullopt;
-    return d ? std::optional(static_cast<size_t>(*d < 0 ? *d + static_cast<int64_t>(from.dim()) : *d)) : std::nullopt;
-  };
+  auto wrapped = [&](size_t i) { return dimension(a_, n.args.at(i), from.dim()); };
   // A position that is given, from the end where it is negative.
   auto position = [&](size_t i, sym::Expr size) -> std::optional<sym::Expr> {
     auto* e = std::get_if<sym::Expr>(&n.args.at(i));
@@ -379,9 +384,9 @@ ElementFormulas::Found ElementFormulas::view(const Node& n, const TensorType& ty
       auto* order = std::get_if<IntList>(&n.args.at(1));
       if (!order || order->v.size() != from.dim()) return std::nullopt;
       for (size_t d = 0; d < from.dim(); ++d) {
-        auto k = a_.as_const(order->v[d]);
+        auto k = dimension(a_, order->v[d], from.dim());
         if (!k) return std::nullopt;
-        to.at(static_cast<size_t>(*k < 0 ? *k + static_cast<int64_t>(from.dim()) : *k)) = place[d];
+        to[*k] = place[d];
       }
       return at(*v, to);
     }
@@ -438,10 +443,9 @@ ElementFormulas::Found ElementFormulas::triangle(const Node& n, DType dtype, con
 
 ElementFormulas::Found ElementFormulas::concatenated(const Node& n, const TensorType& type, const Place& place) {
   auto* parts = std::get_if<graph::TensorList>(&n.args.at(0));
-  auto* dim = std::get_if<sym::Expr>(&n.args.at(1));
-  auto d = dim ? a_.as_const(*dim) : std::nullopt;
-  if (!parts || !d) return std::nullopt;
-  const auto along = static_cast<size_t>(*d < 0 ? *d + static_cast<int64_t>(type.dim()) : *d);
+  const auto dim = dimension(a_, n.args.at(1), type.dim());
+  if (!parts || !dim) return std::nullopt;
+  const size_t along = *dim;
   const sym::Expr k = place.at(along);
   auto part_at = [&](size_t i, sym::Expr begin) -> Found {
     const ValueId v = (*parts)[i];
@@ -512,12 +516,10 @@ ElementFormulas::Found ElementFormulas::padded(const Node& n, const Place& place
 // A running sum of zeros.
 ElementFormulas::Found ElementFormulas::scanned(const Node& n, const TensorType& type, const Place& place) {
   auto* v = std::get_if<ValueId>(&n.args.at(0));
-  auto* dim = std::get_if<sym::Expr>(&n.args.at(1));
-  auto d = dim ? a_.as_const(*dim) : std::nullopt;
-  if (!v || !v->valid() || !d || !counts(type.dtype) || place.empty()) return std::nullopt;
-  const auto along = static_cast<size_t>(*d < 0 ? *d + static_cast<int64_t>(type.dim()) : *d);
+  const auto along = dimension(a_, n.args.at(1), type.dim());
+  if (!v || !v->valid() || !along || !counts(type.dtype) || place.empty()) return std::nullopt;
   Place to = place;
-  to.at(along) = symbol('r', depth_, type.sizes[along]);
+  to[*along] = symbol('r', inner_++, type.sizes[*along]);
   Found x = at(*v, to);
   return x && !x->numbers && a_.is_const(x->value, 0) ? x : std::nullopt;
 }
@@ -530,16 +532,16 @@ ElementFormulas::Found ElementFormulas::highest(const Node& n, const TensorType&
   const TensorType& from = g_.type(*v);
   std::vector<bool> reduced(from.dim());
   for (sym::Expr e : dims->v) {
-    auto d = a_.as_const(e);
+    auto d = dimension(a_, e, from.dim());
     if (!d) return std::nullopt;
-    reduced.at(static_cast<size_t>(*d < 0 ? *d + static_cast<int64_t>(from.dim()) : *d)) = true;
+    reduced[*d] = true;
   }
   const bool keeps = type.dim() == from.dim();
   Place to;
   std::vector<std::pair<sym::Expr, sym::Expr>> first;
   for (size_t d = 0, k = 0; d < from.dim(); ++d) {
     if (reduced[d]) {
-      to.push_back(symbol('r', from.dim() * depth_ + d, from.sizes[d]));
+      to.push_back(symbol('r', inner_++, from.sizes[d]));
       first.emplace_back(to.back(), a_.constant(0));
       k += keeps;
     } else {

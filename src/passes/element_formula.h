@@ -11,8 +11,8 @@ namespace braze::passes {
 
 struct Element {
   sym::Expr value;  // of an integer, or a truth (0 or 1). Of a float: the truth that chooses among its numbers
-  std::optional<std::pair<double, double>>
-      numbers;  // of a float: what it is where `value` holds, and where it does not
+  // Of a float: what it is where `value` holds, and where it does not.
+  std::optional<std::pair<double, double>> numbers;
 };
 
 class ElementFormulas {
@@ -61,6 +61,7 @@ class ElementFormulas {
   std::vector<std::pair<sym::Expr, sym::Expr>> extents_;  // of the symbols of places
   int left_ = 0;                                          // values that may still be asked
   size_t depth_ = 0;                                      // of the value that is asked, below the first
+  size_t inner_ = 0;  // symbols of dimensions that end within the formula: each has its own
 };
 
 }  // namespace braze::passes

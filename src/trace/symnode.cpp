@@ -209,8 +209,7 @@ NumbersRefused::NumbersRefused(bool on) : before_(refuses_numbers) { refuses_num
 NumbersRefused::~NumbersRefused() { refuses_numbers = before_; }
 
 int64_t SizeNode::guard_int(const char*, int64_t) {
-  if (auto number = arena().as_const(expr())) return *number;
-  TORCH_CHECK(!refuses_numbers, "the number of a size is asked for");
+  TORCH_CHECK(!refuses_numbers || arena().as_const(expr()), "the number of a size is asked for");
   return fixed(expr());
 }
 bool SizeNode::guard_bool(const char*, int64_t) { return decide(expr()); }

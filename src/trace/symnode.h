@@ -13,11 +13,11 @@ namespace braze::trace {
 
 using SizeEnv = sym::ShapeEnv;
 
-// While it lives no size becomes a number: who asks for one gets a c10::Error. For code of which it is not known
-// whether it takes symbols, where another way is tried after it.
+// While it lives, where `on`, no size becomes a number: who asks for one gets a c10::Error. For code of which it is not
+// known whether it takes symbols, where another way is tried after it.
 class NumbersRefused {
  public:
-  explicit NumbersRefused(bool on = true);
+  explicit NumbersRefused(bool on);
   ~NumbersRefused();
   NumbersRefused(const NumbersRefused&) = delete;
   NumbersRefused& operator=(const NumbersRefused&) = delete;

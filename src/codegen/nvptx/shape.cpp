@@ -142,7 +142,7 @@ class Chooser {
     s_.most_copies = std::min(s_.most_copies, 16);
     // As few threads per row as keep the row in their registers, so that several rows are in flight on a
     // multiprocessor. Rows of more than 2048 vectors: two blocks of 512 threads, which wait at barriers of their own,
-    // not one of 1024.
+    // not one of 1024. Of weights that are read ahead no more blocks than may start early.
     const bool few = (vectors <= 256 && !n_.mapping.ahead) || (vectors > 2048 && s_.vector > 4);
     int64_t per_thread = few ? 4 : 8;
     int64_t group = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((vectors + per_thread - 1) / per_thread)));
