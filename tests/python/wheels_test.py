@@ -127,7 +127,7 @@ def test_the_table_says_what_was_tried():
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf")
 def test_what_llvm_does_as_it_is_loaded_is_kept_apart():
     """So that the loader, which calls what stands in .init_array, does not do it at every import."""
-    holder = next(Path(_C.__file__).parent.glob("libbraze_core*.so"), Path(_C.__file__))
+    holder = next(Path(braze.__file__).parent.glob("libbraze_core*.so"), Path(_C.__file__))
     listed = subprocess.run(["readelf", "-SW", holder], check=True, capture_output=True, text=True).stdout
     linker = subprocess.run(["readelf", "-p", ".comment", holder], check=True, capture_output=True, text=True).stdout
     if "LLD" not in linker:

@@ -24,6 +24,8 @@ using sym::Expr;
 constexpr int64_t kEarlyBlocks = 4096;
 constexpr int kLoopedElements = 16;        // in flight of a thread that takes turns: more cost more than they hide,
 constexpr int kElementsAhead = 32;         // but of weights that are on their way before what precedes has ended
+constexpr int64_t kSideBySide = 4;         // vectors of a row by threads that are neighbours,
+constexpr int64_t kWorthAThread = 8;       // elements of one
 constexpr int64_t kProductRegisters = 96;  // of a thread, for words of the factors
 constexpr int kWindowLanes = 4, kWindowPoints = 8;  // of a thread, whose sums and factors are to fit its registers
 constexpr int64_t kUnknown = 1 << 20;               // elements of an axis of whose size nothing is expected
@@ -136,7 +138,6 @@ class Chooser {
       if (int own = vector_of(s, s.axes.back())) v = std::min(v, own);
     }
     s_.vector = v == 16 || adds_to_memory() ? 1 : v;
-    while (s_.vector > 1 && longest / s_.vector < 32) s_.vector /= 2;
     int64_t vectors = (longest + s_.vector - 1) / s_.vector;
     s_.most_copies = std::max(1, 32 / s_.vector / (s_.vector == 1 ? 2 : 1));
     s_.most_copies = std::min(s_.most_copies, 16);
@@ -148,6 +149,8 @@ class Chooser {
     int64_t group = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>((vectors + per_thread - 1) / per_thread)));
     if (vectors > 32 && group < 32) group = 32;
     group = std::clamp<int64_t>(group, 1, 1024);
+    // Neighbours read what lies side by side, each enough to be worth its start.
+    while (group < std::min(kSideBySide, vectors) && longest >= 2 * group * kWorthAThread) group *= 2;
     if (vectors > 1024 * s_.most_copies) group = 512;  // looped: several blocks per multiprocessor
     while (group < 1024 && points * group < filling_ && vectors >= 2 * group) group *= 2;
     s_.group = static_cast<int>(group);
