@@ -23,17 +23,20 @@ Counts& counts() {
   return *all;
 }
 
+uint64_t g_changes = 1;
+
 // Told before each change, and before the dict's end.
-int dict_changes(PyDict_WatchEvent event, PyObject* dict, PyObject*, PyObject*) {
+int note_change(PyDict_WatchEvent event, PyObject* dict, PyObject*, PyObject*) {
   auto it = counts().find(dict);
   if (it == counts().end()) return 0;
   ++*it->second;
+  ++g_changes;
   if (event == PyDict_EVENT_DEALLOCATED) counts().erase(it);
   return 0;
 }
 
 int watcher() {
-  static const int id = PyDict_AddWatcher(dict_changes);
+  static const int id = PyDict_AddWatcher(note_change);
   if (id < 0) throw InternalError("no dict watcher is left");
   return id;
 }
@@ -84,6 +87,8 @@ DictVersion::DictVersion(PyObject* dict) : dict_(dict) {
   }
   count_ = count;
 }
+
+uint64_t dict_changes() { return g_changes; }
 
 DictVersion::~DictVersion() {
   if (!count_ || count_.use_count() > 2) return;

@@ -30,6 +30,13 @@ class DictVersion {
 #endif
 };
 
+// While this stays, so do the words of all dicts. 0: nobody counts, each is to be looked at.
+#if PY_VERSION_HEX < 0x030C0000
+inline uint64_t dict_changes() { return 0; }
+#else
+uint64_t dict_changes();
+#endif
+
 // Changes at every store to the class or one of its bases. 0: the class has none at present; looking an attribute up
 // gives it one, as long as there are any left.
 inline const unsigned* type_version(PyTypeObject* type) { return &type->tp_version_tag; }

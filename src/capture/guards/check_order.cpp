@@ -35,19 +35,22 @@ struct CheckOrder::Builder {
   CheckOrder& out;
   const Sources& all;
   const std::vector<Guard>& guards;
+  const SourceId followed;
   // By source.
-  std::vector<char> needed, identity, anchored, trailing, in_check;
+  std::vector<char> needed, identity, anchored, trailing, in_check, below_followed;
   std::vector<uint32_t> reg;
 
-  Builder(CheckOrder& order, const Sources& sources, const std::vector<Guard>& given)
+  Builder(CheckOrder& order, const Sources& sources, const std::vector<Guard>& given, SourceId follow)
       : out(order),
         all(sources),
         guards(given),
+        followed(follow),
         needed(all.size()),
         identity(all.size()),
         anchored(all.size()),
         trailing(all.size()),
         in_check(all.size()),
+        below_followed(all.size()),
         reg(all.size(), kNone) {}
 
   void need(SourceId s) {
@@ -77,7 +80,9 @@ struct CheckOrder::Builder {
       const Source& s = all[SourceId(i)];
       anchored[i] = s.kind == SourceKind::Const ||
                     (s.base.valid() && fixed[s.base.index] && !trailing[s.base.index] && !is_fleeting(s.kind));
-      fixed[i] = anchored[i] || identity[i];
+      const bool follows = SourceId(i) == followed;
+      fixed[i] = anchored[i] || identity[i] || follows;
+      below_followed[i] = follows || (s.base.valid() && below_followed[s.base.index]);
       // What is fetched anew from something that is watched comes after the watched.
       trailing[i] = !anchored[i] && s.base.valid() && (anchored[s.base.index] || trailing[s.base.index]);
       if (!anchored[i]) in_check[i] = 1;
@@ -135,7 +140,9 @@ struct CheckOrder::Builder {
       out.early.insert(out.early.end(), list.begin(), list.end());
       n.guards_end = static_cast<uint32_t>(out.early.size());
       (anchored[i] ? out.anchored : trailing[i] ? out.trailing : out.moving).push_back(n);
-      if (identity[i] && !anchored[i]) out.roots.push_back(n.reg);
+      const bool follows = SourceId(i) == followed;
+      if ((identity[i] || follows) && !anchored[i]) out.roots.push_back(n.reg);
+      if (follows) out.followed = n.reg;
     }
   }
 
@@ -157,7 +164,8 @@ struct CheckOrder::Builder {
           (g.kind != GuardKind::Apart ? out.late_groups : out.apart).push_back(std::move(every_time));
       } else if (is_late(g.kind) || is_pair(g.kind)) {
         Late l{&g, reg[g.source.index], g.other.valid() ? reg[g.other.index] : kNone,
-               g.kind == GuardKind::Tensor && !is_argument(g.source) ? g.tensor.get() : nullptr};
+               g.kind == GuardKind::Tensor && !is_argument(g.source) && !below_followed[g.source.index] ? g.tensor.get()
+                                                                                                        : nullptr};
         (watched(g) ? out.anchored_pairs : out.late).push_back(l);
       }
     }
@@ -179,8 +187,8 @@ struct CheckOrder::Builder {
 };
 
 CheckOrder::CheckOrder(const Sources& sources, const std::vector<Guard>& guards, const std::vector<SourceId>& wanted,
-                       const std::vector<SizeGuards::Place>& given) {
-  Builder b(*this, sources, guards);
+                       const std::vector<SizeGuards::Place>& given, SourceId follow) {
+  Builder b(*this, sources, guards, follow);
   b.find_needed(wanted, given);
   b.classify();
   b.number_registers(wanted, given);

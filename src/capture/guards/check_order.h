@@ -23,7 +23,7 @@ struct CheckOrder {
     const Guard* guard;
     uint32_t reg, other;
     const launch::TensorSpec* tensor =
-        nullptr;  // of a Tensor guard on what is no argument: no marks of its sizes are looked for
+        nullptr;  // of a Tensor guard on what hangs off no argument: no marks of its sizes are looked for
   };
   struct Group {
     const Guard* guard;
@@ -37,8 +37,9 @@ struct CheckOrder {
     bool integer, first;  // the first place of its symbol
   };
 
+  // `followed`: a source whose object is fixed besides those that guards of identity fix.
   CheckOrder(const Sources& sources, const std::vector<Guard>& guards, const std::vector<SourceId>& wanted,
-             const std::vector<SizeGuards::Place>& places);
+             const std::vector<SizeGuards::Place>& places, SourceId followed = {});
 
   uint32_t num_registers = 0;  // of every check
   uint32_t num_all = 0;
@@ -46,7 +47,8 @@ struct CheckOrder {
   std::vector<Node> moving;         // fetched in every check
   std::vector<Late> of_arguments;   // look at nothing that is anchored
   std::vector<Node> anchored;       // hangs off an object that is fixed, by a way that can be watched
-  std::vector<uint32_t> roots;      // of `moving`: what is fixed by a guard of identity
+  std::vector<uint32_t> roots;      // of `moving`: what is fixed by a guard of identity, and what is followed
+  uint32_t followed = kNone;
   std::vector<Late> anchored_pairs;
   std::vector<Group> anchored_groups;
   std::vector<uint32_t> imported;  // registers of every check whose values are anchored

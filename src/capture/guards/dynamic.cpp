@@ -70,11 +70,23 @@ std::vector<DimMark> marks_of(PyObject* tensor) {
   return out;
 }
 
+// Of few attributes all are looked at: that is faster than to look two names up.
+bool may_be_dynamic(PyObject* attributes) {
+  PyObject* dynamic = pytorch::interned(pytorch::Attribute::dynamic_indices);
+  PyObject* unbacked = pytorch::interned(pytorch::Attribute::unbacked_indices);
+  constexpr Py_ssize_t kFew = 2;
+  bool told_by_address = PyDict_GET_SIZE(attributes) <= kFew;
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; told_by_address && PyDict_Next(attributes, &at, &key, &value);) {
+    if (key == dynamic || key == unbacked) return true;
+    told_by_address = PyUnicode_CheckExact(key) && PyUnicode_CHECK_INTERNED(key);
+  }
+  return !told_by_address && (PyDict_GetItem(attributes, dynamic) || PyDict_GetItem(attributes, unbacked));
+}
+
 bool marks_within(PyObject* tensor, const std::vector<trace::SymbolicDim>& symbolic) {
   PyObject* dict = attributes(tensor);
-  if (!dict || !(PyDict_GetItem(dict, pytorch::interned(pytorch::Attribute::dynamic_indices)) ||
-                 PyDict_GetItem(dict, pytorch::interned(pytorch::Attribute::unbacked_indices))))
-    return true;
+  if (!dict || !may_be_dynamic(dict)) return true;
   for (const DimMark& m : marks_of(tensor)) {
     if (!m.dynamic || m.weak) continue;
     // Outside of its declared range a size is like one without a mark.

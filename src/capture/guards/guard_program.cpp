@@ -2,6 +2,7 @@
 #include "base/strict.h"
 #include "capture/guards/check_order.h"
 #include "capture/guards/death_watch.h"
+#include "capture/guards/followed_argument.h"
 #include "capture/guards/group_guards.h"
 #include "capture/guards/guard_eval.h"
 #include "capture/guards/size_check.h"
@@ -38,16 +39,16 @@ class TableRef {
   WatchTable* table_ = nullptr;
 };
 
-class Program final : public GuardProgram {
+class Program final : public FollowingProgram {
  public:
-  Program(std::shared_ptr<const Sources> sources, const GuardSet& guards, const std::vector<SourceId>& wanted,
-          uint64_t global_state, size_t num_locals_plus, SizeGuards sizes)
+  Program(std::shared_ptr<const Sources> sources, std::vector<Guard> guards, const std::vector<SourceId>& wanted,
+          uint64_t global_state, size_t num_locals_plus, SizeGuards sizes, SourceId follow = {})
       : sources_(std::move(sources)),
-        guards_(guards.items()),
+        guards_(std::move(guards)),
         global_state_(global_state),
         num_locals_plus_(num_locals_plus),
         tensor_at_(sources_->size()),
-        order_(*sources_, guards_, wanted, sizes.places),
+        order_(*sources_, guards_, wanted, sizes.places, follow),
         sizes_(std::move(sizes), order_.places) {
     for (const Guard& g : guards_)
       if (g.kind == GuardKind::Tensor) tensor_at_[g.source.index] = 1;
@@ -61,10 +62,21 @@ class Program final : public GuardProgram {
     if (over_) return fail_gone(out);
     if (trace::global_state_key() != global_state_) return failure_of(out).kind = GuardFailure::GlobalState, false;
     TableRef table;
-    return fetch(order_.moving, slots, regs, out) && late_hold(order_.of_arguments, regs, out) &&
-           watched_hold(slots, regs, table, out) && fetch(order_.trailing, slots, regs, out) &&
-           late_hold(order_.late, regs, out) && groups_hold(*table.get(), regs, out) && finish(regs, out);
+    return fetch(order_.moving, slots, regs, out) && is_followed(regs, out) &&
+           late_hold(order_.of_arguments, regs, out) && watched_hold(slots, regs, table, out) &&
+           fetch(order_.trailing, slots, regs, out) && late_hold(order_.late, regs, out) &&
+           groups_hold(*table.get(), regs, out) && finish(regs, out);
   }
+
+  const std::vector<Guard>& guards() const { return guards_; }
+  const SizeGuards& sizes() const { return sizes_.guards(); }
+  bool follow(PyObject* object) override {
+    follow_end_.clear();
+    followed_ = follow_end_.add(object) ? object : nullptr;
+    table_ = TableRef();
+    return followed_;
+  }
+  size_t num_tables() const override { return num_tables_; }
 
   const std::unordered_set<PyObject*>& mortals() const override { return mortals_; }
   void when_over(std::function<void()> then) override { then_ = std::move(then); }
@@ -138,6 +150,12 @@ class Program final : public GuardProgram {
   }
   static bool fail_gone(GuardValues& out) { return failure_of(out).kind = GuardFailure::Gone, false; }
 
+  bool is_followed(PyObject* const* regs, GuardValues& out) const {
+    if (order_.followed == kNone || (followed_ && regs[order_.followed] == followed_)) return true;
+    failure_of(out).kind = GuardFailure::Unsettled;
+    return false;
+  }
+
   // Each value is held as soon as it is there: the next step may run code that drops it.
   bool fetch(const std::vector<CheckOrder::Node>& nodes, PyObject* const* slots, PyObject** regs,
              GuardValues& out) const {
@@ -204,6 +222,7 @@ class Program final : public GuardProgram {
     constexpr int kMostTries = 4;
     for (int i = 0; i < kMostTries; ++i) {
       TableRef table(new WatchTable(order_, secured_));
+      ++num_tables_;
       if (!table->fill(slots, num_locals_plus_, regs, failure_of(out))) return TableRef();
       if (table->unchanged()) return table;
     }
@@ -254,6 +273,9 @@ class Program final : public GuardProgram {
   std::vector<std::pair<const Guard*, StoragesApart>> apart_;
   std::unordered_set<PyObject*> secured_;  // what is held for as long as the program lives, and mortals_
   TableRef table_;                         // of the last check that wrote one
+  size_t num_tables_ = 0;
+  PyObject* followed_ = nullptr;  // not held: nullptr once it is gone
+  DeathWatch follow_end_{[this](size_t) { followed_ = nullptr; }};
 
   bool over_ = false;
   const Guard* gone_ = nullptr;
@@ -268,7 +290,16 @@ class Program final : public GuardProgram {
 std::unique_ptr<GuardProgram> GuardProgram::compile(std::shared_ptr<const Sources> sources, const GuardSet& guards,
                                                     const std::vector<SourceId>& wanted, uint64_t global_state,
                                                     size_t num_locals_plus, SizeGuards sizes) {
-  auto program = std::make_unique<Program>(sources, guards, wanted, global_state, num_locals_plus, sizes);
+  auto every_time = std::make_unique<Program>(sources, guards.items(), wanted, global_state, num_locals_plus, sizes);
+  std::unique_ptr<GuardProgram> program;
+  if (SourceId root = argument_to_follow(*sources, guards.items(), wanted); root.valid()) {
+    auto following = [=, of = every_time.get()]() -> std::unique_ptr<FollowingProgram> {
+      return std::make_unique<Program>(sources, of->guards(), wanted, global_state, num_locals_plus, of->sizes(), root);
+    };
+    program = followed(std::move(every_time), std::move(following), sources, root, num_locals_plus);
+  } else {
+    program = std::move(every_time);
+  }
   if (!verifying()) return program;
   return verified(std::move(program), std::move(sources), guards, wanted, global_state, num_locals_plus,
                   std::move(sizes));

@@ -45,7 +45,8 @@ class GuardValues {
   // Empty registers, each with room for a reference that is owned here.
   void reset(size_t registers, size_t integers) {
     clear();
-    if (registers > kInline && registers > room_) more_ = std::make_unique<PyObject*[]>(room_ = registers);
+    if (registers > kInline && registers > room_)
+      more_ = std::make_unique_for_overwrite<PyObject*[]>(room_ = registers);
     registers_ = registers > kInline ? more_.get() : inline_;
     std::fill_n(registers_, registers, nullptr);
     num_registers_ = registers;

@@ -130,6 +130,9 @@ WatchTable::Scan WatchTable::scan() {
     short_words_[i].expected = now || ran_code ? now : *short_words_[i].at;
     if (ran_code) return Scan::Again;
   }
+  const uint64_t changes = cpython::dict_changes();
+  if (changes && changes == dict_changes_) [[likely]]
+    return same_but_for_dicts() ? Scan::Same : Scan::Differs;
   for (size_t i = 0, n = words_.size(); i < n; ++i) {
     uint64_t now = *words_[i].at;
     if (now == words_[i].expected) [[likely]]
@@ -139,7 +142,14 @@ WatchTable::Scan WatchTable::scan() {
     words_[i].expected = now;
     if (ran_code) return Scan::Again;
   }
+  dict_changes_ = changes;
   return Scan::Same;
+}
+
+bool WatchTable::same_but_for_dicts() const {
+  for (const Word& w : words_beside_dicts_)
+    if (*w.at != w.expected) return false;
+  return true;
 }
 
 bool WatchTable::still_reads(const Tagged& t, bool& ran_code) const {
@@ -175,6 +185,7 @@ void WatchTable::add_word(const uint64_t* at, uint64_t expected, uint32_t owner)
   if (!fresh) return;
   words_.push_back({at, expected});
   owner_.push_back(owner);
+  if (owner == kNone && cpython::dict_changes()) words_beside_dicts_.push_back({at, expected});
 }
 
 void WatchTable::watch_class(PyObject* o) {

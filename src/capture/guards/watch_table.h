@@ -61,6 +61,7 @@ class WatchTable {
   enum class Scan : uint8_t { Same, Differs, Again };
 
   Scan scan();
+  bool same_but_for_dicts() const;
   // `ran_code`: code of the user's may have run meanwhile.
   bool still_reads(const Tagged& tagged, bool& ran_code) const;
   void before_step(const Source& source, PyObject* base);
@@ -80,6 +81,9 @@ class WatchTable {
   const std::unordered_set<PyObject*>& secured_;
   std::vector<Word> words_;
   std::vector<uint32_t> owner_;  // by word: which of tagged_ to look into when it moved
+  // Those that are no dict's, where somebody counts the changes of dicts; and that count when all were the same.
+  std::vector<Word> words_beside_dicts_;
+  uint64_t dict_changes_ = 0;
   std::vector<ShortWord> short_words_;
   std::vector<uint32_t> short_owner_;
   std::vector<Tagged> tagged_;
