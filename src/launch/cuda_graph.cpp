@@ -195,7 +195,8 @@ bool ReplayedGraph::run(CompiledGraph::Call& call) {
 }
 
 ReplayedGraph::Recordings* ReplayedGraph::find(const CompiledGraph::Call& call) {
-  Key key;
+  Key& key = key_;
+  key.clear();
   std::optional<c10::Device> looked_at;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!call.inputs[i]) continue;
@@ -223,9 +224,9 @@ ReplayedGraph::Recordings* ReplayedGraph::find(const CompiledGraph::Call& call) 
   return &recordings_[key];
 }
 
-bool ReplayedGraph::fits(const Recording& r, const CompiledGraph::Call& call) const {
+bool ReplayedGraph::fits(const Recording& r, const Recordings& all, const CompiledGraph::Call& call) const {
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (call.inputs[i] && !r.inputs[i].defined() && call.inputs[i]->const_data_ptr() != r.addresses[i]) return false;
+    if (call.inputs[i] && !r.inputs[i].defined() && all.arguments[i] != r.addresses[i]) return false;
   return true;
 }
 
@@ -234,7 +235,7 @@ ReplayedGraph::Recording* ReplayedGraph::choose(Recordings& all, const CompiledG
   std::unique_ptr<Recording>* stale = nullptr;
   for (auto& r : all.alive) {
     if (!r->free()) continue;
-    if (fits(*r, call)) return r.get();
+    if (fits(*r, all, call)) return r.get();
     stale = &r;
   }
   bool lends = facts_.outputs > copied(all);

@@ -45,7 +45,8 @@ class ReplayedGraph {
 
   Recordings* find(const CompiledGraph::Call& call);
   Recording* choose(Recordings& all, const CompiledGraph::Call& call);
-  bool fits(const Recording& r, const CompiledGraph::Call& call) const;
+  // By where note() found the arguments.
+  bool fits(const Recording& r, const Recordings& all, const CompiledGraph::Call& call) const;
   bool record(Recording& r, const Recordings& all, const CompiledGraph::Call& call);
   void replay(Recording& r, CompiledGraph::Call& call) const;
   size_t copied(const Recordings& all) const;  // results of a recording that is made now
@@ -56,6 +57,7 @@ class ReplayedGraph {
   size_t copied_results_;
   ReplayFacts facts_;
   std::map<Key, Recordings> recordings_;
+  Key key_;  // of the call under way
   struct Objects;
   std::unique_ptr<Objects> objects_;
   std::atomic<bool> busy_ = false;
