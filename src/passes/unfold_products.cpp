@@ -45,14 +45,25 @@ std::optional<VectorProduct> vector_product(const Graph& g, const Node& n, const
   return p;
 }
 
+// Of columns with rows: nothing is added up.
+bool is_outer_product(const Graph& g, const Node& n) {
+  if ((n.op != Op::mm && n.op != Op::bmm) || n.args.size() != 2 || n.outputs.size() != 1) return false;
+  const TensorType &x = g.type(std::get<ValueId>(n.args[0])), &y = g.type(std::get<ValueId>(n.args[1]));
+  const TensorType& out = g.type(n.outputs[0]);
+  return is_floating(out.dtype) && size_of(out.dtype) > 1 && x.dtype == out.dtype && y.dtype == out.dtype &&
+         x.device == out.device && y.device == out.device && g.arena().is_const(x.sizes.back(), 1);
+}
+
 }  // namespace
 
 Graph unfold_products(const Graph& g, const Targets& targets) {
   Rewriter r(g);
   std::unordered_map<uint32_t, ValueId> vectors;  // in the type that is computed in: of several products of one vector
   for (const Node& n : g.nodes()) {
-    const auto p = graph::is_thin_product(g, n, targets) ? std::optional(VectorProduct{n.op == Op::addmm, true})
-                                                         : vector_product(g, n, targets);
+    const bool outer = is_outer_product(g, n);
+    const auto p = outer                                   ? std::nullopt
+                   : graph::is_thin_product(g, n, targets) ? std::optional(VectorProduct{n.op == Op::addmm, true})
+                                                           : vector_product(g, n, targets);
     auto unfolded = [&](Builder& b) {
       ValueId& vector = vectors[b.tensor(p->vector()).index];
       if (!vector.valid()) vector = b.compute(b.tensor(p->vector()));
@@ -66,7 +77,9 @@ Graph unfold_products(const Graph& g, const Targets& targets) {
       ValueId sum = b.view(b.sum(b.mul(matrix, row), {last}, false), b.result(0).sizes);
       b.set(0, p->biased ? b.add(sum, b.compute(b.tensor(0))) : sum);
     };
-    if (!p || !rewrite(r, n, g, unfolded)) r.copy(n);
+    auto multiplied = [&](Builder& b) { b.set(0, b.mul(b.compute(b.tensor(0)), b.compute(b.tensor(1)))); };
+    const bool done = outer ? rewrite(r, n, g, multiplied) : p && rewrite(r, n, g, unfolded);
+    if (!done) r.copy(n);
   }
   return r.finish();
 }

@@ -2,7 +2,8 @@
 // a column, too, and of batches of them. There is nothing that such a product could use twice: it is as fast as the
 // matrix can be read, which the libraries' kernels for matrices do at half of the bandwidth; and as a sum it takes what
 // comes before (a norm's scale, the matrix's own dtype) and after it (bias, activation, residual) into its kernel. As
-// the decomposition of Inductor for vectors.
+// the decomposition of Inductor for vectors. The product of columns with rows, an outer one, is a product of elements
+// on every device: of the frequencies with the positions of rotary embeddings, of one row's gradient with its input.
 #pragma once
 #include "graph/graph.h"
 #include "graph/targets.h"

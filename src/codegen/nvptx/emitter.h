@@ -50,6 +50,8 @@ struct Place {
   int64_t first_block = 0;
 };
 
+constexpr int kMostWordsAhead = 64;  // registers of a thread for what is read before it is needed
+
 class Emitter {
  public:
   Emitter(const Program& program, const Part& part, const Target& target, bool early, llvm::Module& module);
@@ -101,6 +103,7 @@ class Emitter {
   void run_stage(const loop::Stage& stage);
   void run_axes(const loop::Stage& stage);
   void run_ops(const loop::Stage& stage, Values* carried);
+  bool loads_together(const loop::Stage& stage) const;
   void emit_op(const LoopOp& op);
   void emit_pure(const LoopOp& op);
   void divide_all(const LoopOp& op, const Lanes& dividends, const Lanes& divisor);

@@ -13,10 +13,6 @@ namespace braze::codegen::nvptx {
 using loop::BufferKind;
 using loop::OpCode;
 
-namespace {
-constexpr int kMostWordsAhead = 64;  // registers of a thread for what later stages read
-}
-
 bool Emitter::stores_to(BufferId buffer) const {
   for (const loop::Stage& s : nest_.stages)
     for (const LoopOp& op : s.ops)

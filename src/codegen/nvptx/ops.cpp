@@ -28,13 +28,32 @@ Value* float_of_byte(ir::VectorBuilder& vb, Value* v, bool sign) {
 
 }  // namespace
 
+// Stores of one statement before loads of the next, in a nest of several: as far as the compiler knows they may meet,
+// so each load would wait for the memory by itself. As many as there are registers for are on their way at once.
+bool Emitter::loads_together(const Stage& stage) const {
+  bool stored = false, mixed = false;
+  int64_t words = 0;
+  for (const LoopOp& op : stage.ops) {
+    stored |= op.code == OpCode::Store;
+    if (op.code != OpCode::Load) continue;
+    mixed |= stored;
+    words += std::max<int64_t>(1, int64_t{flight_.elements()} * size_of(program_.buffers[op.buffer].dtype) / 4);
+  }
+  return mixed && words <= kMostWordsAhead;
+}
+
 void Emitter::run_ops(const Stage& stage, Values* carried) {
   size_t reductions = 0;
-  auto comes_first = [&, waited = waited_](const LoopOp& op) {
-    return !waited && op.code == OpCode::Load && is_steady(op.buffer) && !loop::is_indirect(arena_, op.index);
+  const bool waited = waited_, together = loads_together(stage);
+  auto is_ahead = [&](const LoopOp& op) { return !waited && is_steady(op.buffer); };
+  auto comes_first = [&](const LoopOp& op) {
+    return op.code == OpCode::Load && !loop::is_indirect(arena_, op.index) &&
+           (is_ahead(op) || (together && !stores_to(op.buffer)));
   };
   for (const LoopOp& op : stage.ops)
-    if (comes_first(op)) emit_op(op);
+    if (comes_first(op) && is_ahead(op)) emit_op(op);
+  for (const LoopOp& op : stage.ops)
+    if (comes_first(op) && !is_ahead(op)) emit_op(op);
   for (const LoopOp& op : stage.ops) {
     if (comes_first(op)) continue;
     if (op.code != OpCode::Reduce) {

@@ -65,5 +65,23 @@ TEST(UnfoldProducts, OfBatchesFurtherForms) {
   expect_sum(inputs, "f64[2,5] = aten::mm(%6, %4)", false);
 }
 
+TEST(UnfoldProducts, OuterProductsAreProductsOfElements) {
+  for (const char* call :
+       {"f32[2,3,4] = aten::bmm(%0, %1)", "bf16[3,4] = aten::mm(%2, %3)", "f32[2,3,1] = aten::bmm(%0, %4)"}) {
+    SCOPED_TRACE(call);
+    const graph::Graph g = graph::parse(
+        std::string(
+            "graph {\n  %0: f32[2,3,1] = input argument \"columns\"\n  %1: f32[2,1,4] = input argument \"rows\"\n") +
+        "  %2: bf16[3,1] = input argument \"column\"\n  %3: bf16[1,4] = input argument \"row\"\n" +
+        "  %4: f32[2,1,1]{1,7,7} = input argument \"numbers\"\n  %5: " + call + "\n  return %5\n}\n");
+    const graph::Graph made = unfold_products(g, {Target(), {}});
+    graph::verify(made);
+    EXPECT_EQ(difference(g, made, Within::Rounding), "");
+    EXPECT_EQ(operators_of(made).count("aten::mul.Tensor"), 1u);
+    EXPECT_EQ(operators_of(made).count("aten::sum.dim_IntList"), 0u);
+    EXPECT_EQ(operators_of(made).count("aten::mm") + operators_of(made).count("aten::bmm"), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace braze::passes
