@@ -1,5 +1,6 @@
 #include "passes/unfold_products.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
@@ -17,6 +18,15 @@ struct VectorProduct {
   size_t vector() const { return biased + size_t{!vector_first}; }
 };
 
+// Whether the first `tensors` arguments have the result's dtype and device.
+bool are_like_result(const Graph& g, const Node& n, size_t tensors) {
+  const TensorType& out = g.type(n.outputs[0]);
+  return std::all_of(n.args.begin(), n.args.begin() + static_cast<ptrdiff_t>(tensors), [&](const graph::Arg& a) {
+    auto* v = std::get_if<ValueId>(&a);
+    return v && v->valid() && g.type(*v).dtype == out.dtype && g.type(*v).device == out.device;
+  });
+}
+
 // Of float32 and float64, on a CPU whose library is slow at it: where the sums run along the memory of the matrix, and
 // of small matrices.
 std::optional<VectorProduct> vector_product(const Graph& g, const Node& n, const Targets& targets) {
@@ -28,10 +38,7 @@ std::optional<VectorProduct> vector_product(const Graph& g, const Node& n, const
   const Target& target = targets.of(out.device);
   if (target.is_gpu() || !target.slow_thin_products || (out.dtype != DType::F32 && out.dtype != DType::F64))
     return std::nullopt;
-  for (size_t i = 0; i < 2u + biased; ++i) {
-    auto* v = std::get_if<ValueId>(&n.args[i]);
-    if (!v || !v->valid() || g.type(*v).dtype != out.dtype || g.type(*v).device != out.device) return std::nullopt;
-  }
+  if (!are_like_result(g, n, 2u + biased)) return std::nullopt;
   const sym::ExprArena& a = g.arena();
   const VectorProduct p{biased, n.op != Op::mv && n.op != Op::addmv && !a.is_const(out.sizes.back(), 1)};
   if (p.vector_first && !a.is_const(out.sizes[out.dim() - 2], 1)) return std::nullopt;
@@ -48,10 +55,9 @@ std::optional<VectorProduct> vector_product(const Graph& g, const Node& n, const
 // Of columns with rows: nothing is added up.
 bool is_outer_product(const Graph& g, const Node& n) {
   if ((n.op != Op::mm && n.op != Op::bmm) || n.args.size() != 2 || n.outputs.size() != 1) return false;
-  const TensorType &x = g.type(std::get<ValueId>(n.args[0])), &y = g.type(std::get<ValueId>(n.args[1]));
-  const TensorType& out = g.type(n.outputs[0]);
-  return is_floating(out.dtype) && size_of(out.dtype) > 1 && x.dtype == out.dtype && y.dtype == out.dtype &&
-         x.device == out.device && y.device == out.device && g.arena().is_const(x.sizes.back(), 1);
+  const DType dtype = g.type(n.outputs[0]).dtype;
+  return is_floating(dtype) && size_of(dtype) > 1 && are_like_result(g, n, 2) &&
+         g.arena().is_const(g.type(std::get<ValueId>(n.args[0])).sizes.back(), 1);
 }
 
 }  // namespace
