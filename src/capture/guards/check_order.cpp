@@ -35,12 +35,12 @@ struct CheckOrder::Builder {
   CheckOrder& out;
   const Sources& all;
   const std::vector<Guard>& guards;
-  const SourceId followed;
+  const Source* const followed;
   // By source.
   std::vector<char> needed, identity, anchored, trailing, in_check, below_followed;
   std::vector<uint32_t> reg;
 
-  Builder(CheckOrder& order, const Sources& sources, const std::vector<Guard>& given, SourceId follow)
+  Builder(CheckOrder& order, const Sources& sources, const std::vector<Guard>& given, const Source* follow)
       : out(order),
         all(sources),
         guards(given),
@@ -80,7 +80,7 @@ struct CheckOrder::Builder {
       const Source& s = all[SourceId(i)];
       anchored[i] = s.kind == SourceKind::Const ||
                     (s.base.valid() && fixed[s.base.index] && !trailing[s.base.index] && !is_fleeting(s.kind));
-      const bool follows = SourceId(i) == followed;
+      const bool follows = &s == followed;
       fixed[i] = anchored[i] || identity[i] || follows;
       below_followed[i] = follows || (s.base.valid() && below_followed[s.base.index]);
       // What is fetched anew from something that is watched comes after the watched.
@@ -140,7 +140,7 @@ struct CheckOrder::Builder {
       out.early.insert(out.early.end(), list.begin(), list.end());
       n.guards_end = static_cast<uint32_t>(out.early.size());
       (anchored[i] ? out.anchored : trailing[i] ? out.trailing : out.moving).push_back(n);
-      const bool follows = SourceId(i) == followed;
+      const bool follows = &s == followed;
       if ((identity[i] || follows) && !anchored[i]) out.roots.push_back(n.reg);
       if (follows) out.followed = n.reg;
     }
@@ -187,7 +187,7 @@ struct CheckOrder::Builder {
 };
 
 CheckOrder::CheckOrder(const Sources& sources, const std::vector<Guard>& guards, const std::vector<SourceId>& wanted,
-                       const std::vector<SizeGuards::Place>& given, SourceId follow) {
+                       const std::vector<SizeGuards::Place>& given, const Source* follow) {
   Builder b(*this, sources, guards, follow);
   b.find_needed(wanted, given);
   b.classify();

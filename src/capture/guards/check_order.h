@@ -39,7 +39,7 @@ struct CheckOrder {
 
   // `followed`: a source whose object is fixed besides those that guards of identity fix.
   CheckOrder(const Sources& sources, const std::vector<Guard>& guards, const std::vector<SourceId>& wanted,
-             const std::vector<SizeGuards::Place>& places, SourceId followed = {});
+             const std::vector<SizeGuards::Place>& places, const Source* followed = nullptr);
 
   uint32_t num_registers = 0;  // of every check
   uint32_t num_all = 0;

@@ -1,5 +1,6 @@
 #include "capture/guards/followed_argument.h"
 
+#include "capture/guards/forwarding_program.h"
 #include "capture/guards/guard_eval.h"
 
 namespace braze::capture {
@@ -10,11 +11,11 @@ constexpr int kPatience = 16;                              // checks with the sa
 constexpr int kMostObjects = 1000;                         // that came and went
 constexpr size_t kTablesToJudge = 8, kChecksPerTable = 8;  // of an object whose contents change in most calls
 
-class FollowedArgument final : public GuardProgram {
+class FollowedArgument final : public ForwardingProgram {
  public:
   FollowedArgument(std::unique_ptr<GuardProgram> program, std::function<std::unique_ptr<FollowingProgram>()> make,
-                   std::shared_ptr<const Sources> sources, SourceId root, size_t num_locals_plus)
-      : program_(std::move(program)),
+                   std::shared_ptr<const Sources> sources, const Source& root, size_t num_locals_plus)
+      : ForwardingProgram(std::move(program)),
         make_(std::move(make)),
         sources_(std::move(sources)),
         root_(root),
@@ -34,42 +35,34 @@ class FollowedArgument final : public GuardProgram {
     return true;
   }
 
-  std::string failure(const GuardValues& of) const override { return program_->failure(of); }
-  std::string ended() const override { return program_->ended(); }
-  Place ended_place() const override { return program_->ended_place(); }
-  bool wants_tensor(const GuardValues& of) const override { return program_->wants_tensor(of); }
-  Place other_object(const GuardValues& of) const override { return program_->other_object(of); }
-  const std::unordered_set<PyObject*>& mortals() const override { return program_->mortals(); }
-  void when_over(std::function<void()> then) override { program_->when_over(std::move(then)); }
-  bool is_over() const override { return program_->is_over(); }
   size_t num_watched() const override { return in_use().num_watched(); }
   size_t num_steps() const override { return in_use().num_steps(); }
   int traverse(visitproc visit, void* arg) const override {
     if (following_)
       if (int result = following_->traverse(visit, arg)) return result;
-    return program_->traverse(visit, arg);
+    return ForwardingProgram::traverse(visit, arg);
   }
 
  private:
   const GuardProgram& in_use() const { return follows_ ? *following_ : *program_; }
 
-  PyObject* at_root(SourceId id, PyObject* const* slots) const {
-    const Source& s = (*sources_)[id];
-    PyObject* base = s.base.valid() ? at_root(s.base, slots) : nullptr;
-    return s.base.valid() && !base ? nullptr : step(s, base, slots, num_locals_plus_);
+  // Held: the next step may run code that drops it.
+  Ref value(const Source& s, PyObject* const* slots) const {
+    Ref base = s.base.valid() ? value((*sources_)[s.base], slots) : Ref();
+    return s.base.valid() && !base ? Ref() : Ref::borrow(step(s, base.get(), slots, num_locals_plus_));
   }
 
   void look(PyObject* const* slots) {
-    PyObject* object = at_root(root_, slots);
-    if (object != last_) {
-      last_ = object;
+    const Ref object = value(root_, slots);
+    if (object.get() != last_) {
+      last_ = object.get();
       same_ = 0;
       if (++objects_ > kMostObjects) give_up();
       return;
     }
     if (!object || ++same_ < kPatience) return;
     if (!following_) following_ = make_();
-    follows_ = following_->follow(object);
+    follows_ = following_->follow(object.get());
     if (!follows_) give_up();
   }
 
@@ -79,10 +72,9 @@ class FollowedArgument final : public GuardProgram {
     following_.reset();
   }
 
-  std::unique_ptr<GuardProgram> program_;
   std::function<std::unique_ptr<FollowingProgram>()> make_;
   std::shared_ptr<const Sources> sources_;
-  SourceId root_;
+  const Source& root_;
   size_t num_locals_plus_;
 
   std::shared_ptr<FollowingProgram> following_;
@@ -94,41 +86,33 @@ class FollowedArgument final : public GuardProgram {
 
 }  // namespace
 
-SourceId argument_to_follow(const Sources& sources, const std::vector<Guard>& guards,
-                            const std::vector<SourceId>& wanted) {
-  std::vector<char> needed(sources.size()), watched(sources.size()), instance(sources.size());
-  auto need = [&](SourceId s) {
-    for (; s.valid() && !needed[s.index]; s = sources[s].base) needed[s.index] = 1;
+const Source* argument_to_follow(const CheckOrder& order) {
+  auto has_weak_references = [&](const CheckOrder::Node& n) {
+    for (uint32_t g = n.guards_begin; g < n.guards_end; ++g) {
+      const Guard& guard = *order.early[g];
+      if (guard.kind != GuardKind::TypeIs) continue;
+      auto* type = reinterpret_cast<PyTypeObject*>(guard.object.get());
+      return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_SUPPORTS_WEAKREFS(type);
+    }
+    return false;
   };
-  for (const Guard& g : guards) {
-    need(g.source);
-    need(g.other);
-    for (SourceId s : g.group) need(s);
-    if (g.kind == GuardKind::Identity) watched[g.source.index] = 1;
-    if (g.kind != GuardKind::TypeIs) continue;
-    auto* type = reinterpret_cast<PyTypeObject*>(g.object.get());
-    instance[g.source.index] = (type->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyType_SUPPORTS_WEAKREFS(type);
-  }
-  for (SourceId s : wanted) need(s);
-  // A base has a smaller id than what hangs off it.
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const Source& s = sources[SourceId(i)];
-    watched[i] |= s.kind == SourceKind::Const || (s.base.valid() && watched[s.base.index]);
-  }
-  std::vector<size_t> below(sources.size());
-  SourceId best;
-  for (size_t i = sources.size(); i-- > 0;) {
-    const Source& s = sources[SourceId(i)];
-    if (!needed[i] || watched[i]) continue;
-    if (s.base.valid()) below[s.base.index] += 1 + below[i];
-    if (instance[i] && below[i] >= std::max(kWorthIt, best.valid() ? below[best.index] : 0)) best = SourceId(i);
+  std::vector<size_t> below(order.num_all);  // by register
+  const Source* best = nullptr;
+  size_t most = kWorthIt;
+  // A base comes before what hangs off it.
+  for (auto n = order.moving.rbegin(); n != order.moving.rend(); ++n) {
+    if (n->base != CheckOrder::kNone) below[n->base] += 1 + below[n->reg];
+    if (below[n->reg] < most || !has_weak_references(*n)) continue;
+    best = n->source;
+    most = below[n->reg];
   }
   return best;
 }
 
 std::unique_ptr<GuardProgram> followed(std::unique_ptr<GuardProgram> program,
                                        std::function<std::unique_ptr<FollowingProgram>()> make,
-                                       std::shared_ptr<const Sources> sources, SourceId root, size_t num_locals_plus) {
+                                       std::shared_ptr<const Sources> sources, const Source& root,
+                                       size_t num_locals_plus) {
   return std::make_unique<FollowedArgument>(std::move(program), std::move(make), std::move(sources), root,
                                             num_locals_plus);
 }

@@ -3,8 +3,8 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <vector>
 
+#include "capture/guards/check_order.h"
 #include "capture/guards/guards.h"
 
 namespace braze::capture {
@@ -19,14 +19,14 @@ class FollowingProgram : public GuardProgram {
 };
 
 // The source that most of what a check fetches in steps hangs off, and that leads to an instance of a class with weak
-// references; invalid: no source that is worth it. Tensors and what is watched already do not count.
-SourceId argument_to_follow(const Sources& sources, const std::vector<Guard>& guards,
-                            const std::vector<SourceId>& wanted);
+// references; nullptr: none is worth it.
+const Source* argument_to_follow(const CheckOrder& order);
 
 // Checks like `program`. Once the same object was at `root` for some checks, by what `make` makes, as long as that
 // holds and its table seldom has to be written anew.
 std::unique_ptr<GuardProgram> followed(std::unique_ptr<GuardProgram> program,
                                        std::function<std::unique_ptr<FollowingProgram>()> make,
-                                       std::shared_ptr<const Sources> sources, SourceId root, size_t num_locals_plus);
+                                       std::shared_ptr<const Sources> sources, const Source& root,
+                                       size_t num_locals_plus);
 
 }  // namespace braze::capture

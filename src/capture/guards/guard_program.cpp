@@ -42,7 +42,7 @@ class TableRef {
 class Program final : public FollowingProgram {
  public:
   Program(std::shared_ptr<const Sources> sources, std::vector<Guard> guards, const std::vector<SourceId>& wanted,
-          uint64_t global_state, size_t num_locals_plus, SizeGuards sizes, SourceId follow = {})
+          uint64_t global_state, size_t num_locals_plus, SizeGuards sizes, const Source* follow = nullptr)
       : sources_(std::move(sources)),
         guards_(std::move(guards)),
         global_state_(global_state),
@@ -62,14 +62,14 @@ class Program final : public FollowingProgram {
     if (over_) return fail_gone(out);
     if (trace::global_state_key() != global_state_) return failure_of(out).kind = GuardFailure::GlobalState, false;
     TableRef table;
-    return fetch(order_.moving, slots, regs, out) && is_followed(regs, out) &&
-           late_hold(order_.of_arguments, regs, out) && watched_hold(slots, regs, table, out) &&
-           fetch(order_.trailing, slots, regs, out) && late_hold(order_.late, regs, out) &&
-           groups_hold(*table.get(), regs, out) && finish(regs, out);
+    return fetch(order_.moving, slots, regs, out) && late_hold(order_.of_arguments, regs, out) &&
+           watched_hold(slots, regs, table, out) && fetch(order_.trailing, slots, regs, out) &&
+           late_hold(order_.late, regs, out) && groups_hold(*table.get(), regs, out) && finish(regs, out);
   }
 
   const std::vector<Guard>& guards() const { return guards_; }
   const SizeGuards& sizes() const { return sizes_.guards(); }
+  const CheckOrder& order() const { return order_; }
   bool follow(PyObject* object) override {
     follow_end_.clear();
     followed_ = follow_end_.add(object) ? object : nullptr;
@@ -150,10 +150,9 @@ class Program final : public FollowingProgram {
   }
   static bool fail_gone(GuardValues& out) { return failure_of(out).kind = GuardFailure::Gone, false; }
 
-  bool is_followed(PyObject* const* regs, GuardValues& out) const {
-    if (order_.followed == kNone || (followed_ && regs[order_.followed] == followed_)) return true;
-    failure_of(out).kind = GuardFailure::Unsettled;
-    return false;
+  // Another check, which code of the user's calls, may have another object followed meanwhile.
+  bool is_followed(PyObject* const* regs) const {
+    return order_.followed == kNone || (followed_ && regs[order_.followed] == followed_);
   }
 
   // Each value is held as soon as it is there: the next step may run code that drops it.
@@ -199,13 +198,14 @@ class Program final : public FollowingProgram {
   }
 
   bool watched_hold(PyObject* const* slots, PyObject** regs, TableRef& table, GuardValues& out) {
+    if (!is_followed(regs)) return failure_of(out).kind = GuardFailure::Unsettled, false;
     table = table_;
     if (!table || !table->unchanged()) {
       if (table && table_.get() == table.get()) table_ = TableRef();
       table = TableRef();  // released before a new one is written: that may run code
       table = new_table(slots, regs, out);
       if (!table) return false;
-      table_ = table;
+      if (is_followed(regs)) table_ = table;
     }
     table->import_values(regs);
     if (table->always().empty()) [[likely]]
@@ -292,11 +292,11 @@ std::unique_ptr<GuardProgram> GuardProgram::compile(std::shared_ptr<const Source
                                                     size_t num_locals_plus, SizeGuards sizes) {
   auto every_time = std::make_unique<Program>(sources, guards.items(), wanted, global_state, num_locals_plus, sizes);
   std::unique_ptr<GuardProgram> program;
-  if (SourceId root = argument_to_follow(*sources, guards.items(), wanted); root.valid()) {
+  if (const Source* root = argument_to_follow(every_time->order())) {
     auto following = [=, of = every_time.get()]() -> std::unique_ptr<FollowingProgram> {
       return std::make_unique<Program>(sources, of->guards(), wanted, global_state, num_locals_plus, of->sizes(), root);
     };
-    program = followed(std::move(every_time), std::move(following), sources, root, num_locals_plus);
+    program = followed(std::move(every_time), std::move(following), sources, *root, num_locals_plus);
   } else {
     program = std::move(every_time);
   }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/strict.h"
 #include "capture/cpython/dict.h"
+#include "capture/guards/forwarding_program.h"
 #include "capture/guards/guard_eval.h"
 #include "launch/storage_range.h"
 
@@ -24,11 +25,11 @@ Ref lookup(PyObject* type, PyObject* name) {
   return Ref();
 }
 
-class VerifiedProgram final : public GuardProgram {
+class VerifiedProgram final : public ForwardingProgram {
  public:
   VerifiedProgram(std::unique_ptr<GuardProgram> program, std::shared_ptr<const Sources> sources, const GuardSet& guards,
                   std::vector<SourceId> wanted, uint64_t global_state, size_t num_locals_plus, SizeGuards sizes)
-      : program_(std::move(program)),
+      : ForwardingProgram(std::move(program)),
         sources_(std::move(sources)),
         guards_(guards.items()),
         wanted_(std::move(wanted)),
@@ -61,23 +62,13 @@ class VerifiedProgram final : public GuardProgram {
     return false;
   }
 
-  std::string failure(const GuardValues& of) const override { return program_->failure(of); }
-  std::string ended() const override { return program_->ended(); }
-  Place ended_place() const override { return program_->ended_place(); }
-  bool wants_tensor(const GuardValues& of) const override { return program_->wants_tensor(of); }
-  Place other_object(const GuardValues& of) const override { return program_->other_object(of); }
-  const std::unordered_set<PyObject*>& mortals() const override { return program_->mortals(); }
-  void when_over(std::function<void()> then) override { program_->when_over(std::move(then)); }
-  bool is_over() const override { return program_->is_over(); }
-  size_t num_watched() const override { return program_->num_watched(); }
-  size_t num_steps() const override { return program_->num_steps(); }
   int traverse(visitproc visit, void* arg) const override {
     for (const Guard& g : guards_) {
       Py_VISIT(g.object.owned());
       Py_VISIT(g.type.owned());
       for (const LooseRef& m : g.members) Py_VISIT(m.owned());
     }
-    return program_->traverse(visit, arg);
+    return ForwardingProgram::traverse(visit, arg);
   }
 
  private:
@@ -157,7 +148,6 @@ class VerifiedProgram final : public GuardProgram {
     return {};
   }
 
-  std::unique_ptr<GuardProgram> program_;
   std::shared_ptr<const Sources> sources_;
   std::vector<Guard> guards_;
   std::vector<SourceId> wanted_;
