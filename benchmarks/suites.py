@@ -1,5 +1,5 @@
-"""What is timed: small functions (`micro`), whole models (`models`) and their training steps (`training`), with random weights
-and fixed seeds.
+"""What is timed: small functions (`micro`), whole models (`models`), their training steps (`training`) and one token of a language
+model (`decode`), with random weights and fixed seeds.
 
 `build(name)` returns a `Case`: the module or function, its inputs, and how to read the tensors out of its result.
 Models come from public model code (transformers) where there is some; no weights are loaded.
@@ -23,9 +23,12 @@ class Case:
     args: tuple
     read: Callable[[Any], list[torch.Tensor]]
     targets: list[torch.Tensor] | None = None  # training: what the outputs are multiplied with to make the loss
+    before: Callable[..., None] | None = None  # given `args` before each call: puts back what a call changes in them
 
     def step(self, fn) -> list[torch.Tensor]:
         """One call of `fn` (the case's own function, or it compiled): its outputs, or the loss and every parameter's gradient."""
+        if self.before:
+            self.before(*self.args)
         if self.targets is None:
             with torch.no_grad():
                 return self.read(fn(*self.args))
@@ -45,7 +48,7 @@ def build(name: str) -> Case:
     torch.manual_seed(0)
     if name.endswith(TRAIN):
         return training(MODELS[name.removesuffix(TRAIN)]())
-    return (MICRO.get(name) or MODELS[name])()
+    return (MICRO.get(name) or MODELS.get(name) or DECODE[name])()
 
 
 def training(case: Case) -> Case:
@@ -64,6 +67,10 @@ def in_double(case: Case) -> Case:
     """The same case in float64: the reference that says how wrong float32 itself is."""
 
     def double(x):
+        if hasattr(x, "layers"):  # a cache
+            x = copy.deepcopy(x)
+            for layer in x.layers:
+                layer.keys, layer.values = layer.keys.double(), layer.values.double()
         return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
     fn = copy.deepcopy(case.fn).double() if isinstance(case.fn, nn.Module) else case.fn
@@ -254,5 +261,43 @@ MODELS: dict[str, Callable[[], Case]] = {
     "llama": llama,
 }
 
+# ---- decode: one token of a small language model --------------------------------------------------------------------
+
+
+def decode(dtype, prompt=16, room=256):
+    """Always the same token: its keys and values go to the place after the prompt's in a static cache."""
+
+    def make():
+        from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+
+        config = LlamaConfig(
+            hidden_size=512,
+            intermediate_size=2048,
+            num_hidden_layers=8,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            vocab_size=8000,
+        )
+        model = LlamaForCausalLM(config).eval().to(dtype)
+        cache = StaticCache(config=config, max_cache_len=room)
+        with torch.no_grad():
+            model(ids(1, prompt, config.vocab_size), past_key_values=cache)
+
+        def before(ids, mask, places, cache):
+            for layer in cache.layers:
+                layer.cumulative_length.fill_(prompt)
+
+        return Case(model, (ids(1, 1, config.vocab_size), None, None, cache), lambda o: [o.logits], before=before)
+
+    return make
+
+
+DECODE: dict[str, Callable[[], Case]] = {"decode": decode(torch.float32), "decode_bf16": decode(torch.bfloat16)}
+
 TRAIN = "_train"
-SUITES = {"micro": list(MICRO), "models": list(MODELS), "training": [name + TRAIN for name in MODELS]}
+SUITES = {
+    "micro": list(MICRO),
+    "models": list(MODELS),
+    "training": [name + TRAIN for name in MODELS],
+    "decode": list(DECODE),
+}
