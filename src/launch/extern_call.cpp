@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "graph/packed_weight.h"
 #include "graph/written.h"
+#include "launch/attention_mask.h"
 #include "launch/extern.h"
 #include "launch/packed_weight.h"
 #include "launch/timed_convolution.h"
@@ -200,7 +201,8 @@ class BoxedCall : public ExternCall {
       : name_(step.call.name),
         keeps_strides_(name_ == trace::kLaunchKernel),
         packed_(PackedWeight::make(program, step, frozen)),
-        convolution_(TimedConvolution::make(program.plan(), step, time)) {
+        convolution_(TimedConvolution::make(program.plan(), step, time)),
+        mask_(AttentionMask::of(step)) {
     const loop::ExternCall& call = step.call;
     op_ = trace::find_operator(name_);
     BRAZE_CHECK(op_.has_value(), "PyTorch has no operator " + name_);
@@ -265,6 +267,7 @@ class BoxedCall : public ExternCall {
       for (size_t i = 0; i < outputs_.size(); ++i)
         stack.emplace_back(state.outputs[i].get(outputs_[i].spec, frame, call));
     if (packed_) packed_->replace(stack);
+    if (mask_) mask_->leave_out(stack);
     std::vector<at::Tensor> copies = copy_written(stack);
     if (convolution_)
       convolution_->run(*op_, stack);
@@ -465,6 +468,7 @@ class BoxedCall : public ExternCall {
   bool keeps_strides_;          // of what it writes to: it was told them
   std::unique_ptr<PackedWeight> packed_;
   std::unique_ptr<TimedConvolution> convolution_;
+  std::optional<AttentionMask> mask_;
 };
 
 }  // namespace

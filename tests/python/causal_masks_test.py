@@ -149,3 +149,100 @@ def test_a_model_of_transformers_is_causal():
     torch.testing.assert_close(compiled(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-5)
     e = braze.explain(model, ids)
     assert e.graph_count == 1 and "aten::where" not in "".join(e.partitions)
+
+
+def masks_read(f):
+    """The sizes of the masks that PyTorch's attention on the CPU was given, forward and backward, in order."""
+    with torch.profiler.profile(record_shapes=True) as profile:
+        f()
+    place = {
+        "aten::_scaled_dot_product_flash_attention_for_cpu": 5,
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward": 8,
+    }
+    return [e.input_shapes[place[e.name]] for e in profile.events() if e.name in place]
+
+
+PADDED = {
+    "ones": lambda m: None,
+    "the first": lambda m: m[0, :5].zero_(),
+    "the last": lambda m: m[1, -1:].zero_(),
+    "one in the middle": lambda m: m[1, S // 2].zero_(),
+}
+
+
+@pytest.mark.parametrize("joined", ["truths", "numbers", "lowest number", "half", "every head"])
+@pytest.mark.parametrize("name", PADDED)
+def test_a_mask_of_padding_is_read_where_it_forbids_something(name, joined):
+    def f(q, k, v, padding):
+        mask = (at()[:, None] >= at()[None, :]) & padding[:, None, None, :].bool()
+        if joined in ("numbers", "half"):
+            mask = torch.where(mask, 0.0, -INFINITY).to(q.dtype)
+        elif joined == "lowest number":
+            mask = ((1 - mask.float()) * torch.finfo(torch.float32).min).to(q.dtype)
+        elif joined == "every head":
+            mask = mask.repeat(1, 4, 1, 1)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    args = inputs()
+    padding = torch.ones(2, S, dtype=torch.long)
+    PADDED[name](padding)
+    dtype = torch.bfloat16 if joined == "half" else torch.float32
+    args = [x.detach().to(dtype).requires_grad_() for x in args]
+    compiled = braze.compile(f, fullgraph=True)
+    exact = f(*[x.double() for x in args], padding)
+
+    def step(g):
+        out = g(*args, padding)
+        return out, torch.autograd.grad(out.square().sum(), args)
+
+    step(compiled)
+    got = []
+    shapes = masks_read(lambda: got.extend(step(compiled)))
+    want = step(f)
+    at_most = 0.02 if joined == "half" else 1e-5
+    # Queries before the first key that is no padding see nothing: NaN, in eager as well.
+    torch.testing.assert_close(got[0].double(), exact, atol=at_most, rtol=at_most, equal_nan=True)
+    for a, b in zip(got[1], want[1]):
+        torch.testing.assert_close(a, b, atol=4 * at_most, rtol=4 * at_most, equal_nan=True)
+    assert len(shapes) == 2 and all(bool(s) == (name != "ones") for s in shapes), shapes
+
+
+def test_a_given_mask_that_changes():
+    def f(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    q, k, v = (x.detach() for x in inputs())
+    compiled = braze.compile(f, fullgraph=True)
+    causal = torch.ones(S, S, dtype=torch.bool).tril()
+    one_off = causal.clone()
+    one_off[S // 3, S // 3 + 1] = True
+    one_less = causal.clone()
+    one_less[S - 2, 1] = False
+    strided = torch.ones(S, 2 * S, dtype=torch.bool).tril()[:, :S]
+    masks = [
+        causal,
+        ~causal,
+        one_off,
+        one_less,
+        torch.ones(S, S, dtype=torch.bool),
+        strided,
+        causal.t(),
+        causal.t().contiguous(),
+    ]
+    masks += [torch.where(m, 0.0, -INFINITY) for m in masks]
+    masks += [torch.where(causal, 0.0, -100.0), torch.where(causal, 1e-3, -INFINITY), torch.where(causal, -0.0, -1e38)]
+    for i, mask in enumerate(masks):
+        torch.testing.assert_close(
+            compiled(q, k, v, mask), f(q, k, v, mask), atol=2e-6, rtol=1e-5, equal_nan=True, msg=str(i)
+        )
+
+
+@pytest.mark.parametrize("queries, keys", [(S, 2 * S), (2 * S, S), (1, S), (1, 1)])
+def test_as_many_keys_as_queries_are_asked_for(queries, keys):
+    def f(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    q, k, v = (x.detach() for x in inputs(queries, keys))
+    compiled = braze.compile(f, fullgraph=True, dynamic=False)
+    for mask in (torch.ones(queries, keys).tril().bool(), torch.ones(queries, keys).bool(), torch.zeros(queries, keys)):
+        torch.testing.assert_close(compiled(q, k, v, mask), f(q, k, v, mask), atol=2e-6, rtol=1e-5)
