@@ -234,12 +234,14 @@ void Lowering::lower_view(NodeId n, ValueId v) {
   ValueId u = std::get<ValueId>(node.args[0]);
   State& s = states_[v.index];
   if (view_map(*this, node, source.value(v).index).kind == ViewMap::Kind::None) {
-    // By the recorded layout: the operand's storage as eager has it.
-    View base = realise_exact(u);
-    const TensorType &t = source.type(v), &ut = source.type(u);
+    // By the recorded layout: the operand's storage as eager has it, of which it may be a part.
+    const TensorType& t = source.type(v);
     Expr start = t.offset;
     if (node.op == graph::Op::as_strided)
-      start = std::holds_alternative<Expr>(node.args[3]) ? std::get<Expr>(node.args[3]) : ut.offset;
+      start = std::holds_alternative<Expr>(node.args[3]) ? std::get<Expr>(node.args[3]) : source.type(u).offset;
+    if (node.op != graph::Op::view_dtype) u = storage_of(u);
+    View base = realise_exact(u);
+    const TensorType& ut = source.type(u);
     if (const int from = size_of(ut.dtype), to = size_of(t.dtype); node.op == graph::Op::view_dtype && from != to) {
       base.offset = from < to ? arena.floordiv(base.offset, arena.constant(to / from))
                               : arena.mul(base.offset, arena.constant(from / to));
@@ -415,6 +417,22 @@ View Lowering::realise_exact(ValueId v) {
     if (auto w = window(v); w && promised(v, *w)) return *(states_[v.index].view = w);
   }
   return realise_into(v, fresh_buffer(source.type(v), true));
+}
+
+ValueId Lowering::storage_of(ValueId v) {
+  for (;;) {
+    NodeId n = source.value(v).node;
+    if (!n.valid() || ways_[n.index] != Way::View) return v;
+    const graph::Node& node = source.node(n);
+    ValueId u = std::get<ValueId>(node.args[0]);
+    const TensorType &t = source.type(v), &ut = source.type(u);
+    if (size_of(t.dtype) != size_of(ut.dtype)) return v;  // it counts in other elements
+    // Where there is no view of the new shape, a reshape is a copy.
+    if (node.op == graph::Op::reshape &&
+        (!indexing.reshape_strides(ut.sizes, ut.strides, t.sizes) || !arena.known_equal(t.offset, ut.offset)))
+      return v;
+    v = u;
+  }
 }
 
 View Lowering::operand(ValueId v, bool exact) {

@@ -29,6 +29,8 @@ class Lowering {
   View realise(ValueId v);
   // The same with the strides that the graph records, for readers that depend on them.
   View realise_exact(ValueId v);
+  // The value that is all of the storage which this one, as eager has it, is a view of.
+  ValueId storage_of(ValueId v);
   // The same for an operand of a call of PyTorch's, which may look at the stride of a dimension of one element, too:
   // that is as recorded where the others are. Strides may be others unless `exact`.
   View operand(ValueId v, bool exact);

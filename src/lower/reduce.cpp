@@ -123,7 +123,9 @@ std::vector<Val> welford(Reducer& r) {
 Val variance(Reducer& r, const std::vector<Val>& v) {
   Val n{&r.body, r.body.index(r.count, v[0].dtype())};
   double correction = number_or(r.low.source, r.node.args[2], 1);
-  return v[0] / (correction == 0 ? n : max(n - correction, 0.0));
+  // What rounding leaves of a sum of squares may be -0, of which the root is -0, or less.
+  Val squares = where(v[0] <= 0.0, 0.0, v[0]);
+  return squares / (correction == 0 ? n : max(n - correction, 0.0));
 }
 Val welford_mean(Reducer& r, Val mean) {  // NaN of no elements
   if (r.low.arena.range(r.count).lo > 0) return mean;
@@ -139,6 +141,7 @@ double order_of(Reducer& r) { return number_or(r.low.source, r.node.args[1], 2);
 std::vector<Val> norm_terms(Reducer& r) {
   Val x = r.x.to(r.out);
   double p = order_of(r);
+  if (r.trivial && p != 0) return {abs(x)};  // as eager has it: a power may be out of range, where its root is not
   if (std::isinf(p)) return {r.reduce(p > 0 ? ReduceKind::Max : ReduceKind::Min, abs(x))};
   if (p == 0) return {r.reduce(ReduceKind::Sum, (x != 0.0).to(r.out))};
   if (p == 1) return {r.reduce(ReduceKind::Sum, abs(x))};
@@ -147,7 +150,7 @@ std::vector<Val> norm_terms(Reducer& r) {
 }
 std::vector<Val> norm_root(Reducer& r, const std::vector<Val>& v) {
   double p = order_of(r);
-  if (std::isinf(p) || p == 0 || p == 1) return v;
+  if (r.trivial || std::isinf(p) || p == 0 || p == 1) return v;
   return {p == 2 ? sqrt(v[0]) : pow(v[0], v[0].same(1 / p))};
 }
 

@@ -1,7 +1,7 @@
 """The module copy."""
 
 from copy import copy as _copy, deepcopy as _deepcopy
-from copyreg import _slotnames
+from copyreg import _slotnames, dispatch_table as _dispatch_table
 
 from torch import Tensor as _Tensor, TypedStorage, UntypedStorage
 
@@ -86,6 +86,8 @@ def deepcopy(x, memo=None, _nil=None):
         if y is not x:
             seen.append((x, y))
         return y
+    if cls in _dispatch_table:
+        return _copy_as_c_does(x, memo)
     plain = (
         cls.__reduce_ex__ is object.__reduce_ex__
         and cls.__reduce__ is object.__reduce__
@@ -132,6 +134,8 @@ def copy(x):
         return x.copy()
     if hasattr(cls, "__copy__"):
         return cls.__copy__(x)
+    if cls in _dispatch_table:
+        return _shallow_as_c_does(x)
     plain = (
         cls.__reduce_ex__ is object.__reduce_ex__
         and cls.__reduce__ is object.__reduce__

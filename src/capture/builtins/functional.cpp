@@ -55,6 +55,49 @@ Variable* do_reduce(Translator& tr, Args& a) {
   return total;
 }
 
+bool guard_signature(Translator& tr, FunctionVariable* f);
+
+// What inspect finds on the function under this name, as the same object; false: nothing that guards know.
+bool guard_field(Translator& tr, FunctionVariable* f, const char* name) {
+  Variable* v = f->getattr(tr, tr.intern(name));
+  if (!v || (is_none(v) && !v->source.valid())) return true;  // which is guarded
+  if (!v->is(Kind::Lazy) || !v->source.valid()) return false;
+  PyObject* now = v->as<LazyVariable>()->object.get();
+  tr.guard_identity(v->source, now);
+  if (PyDict_CheckExact(now) && PyDict_GET_SIZE(now))  // what is in it can change
+    for (const auto& e : tr.force(v)->as<DictVariable>()->entries(tr)) {
+      if (!e.value->is(Kind::Lazy) || !e.value->source.valid()) return false;
+      tr.guard_identity(e.value->source, e.value->as<LazyVariable>()->object.get());
+    }
+  if (std::string_view(name) != "__wrapped__") return true;
+  Variable* wrapped = tr.force(v);
+  return wrapped->is(Kind::Function) && guard_signature(tr, wrapped->as<FunctionVariable>());
+}
+
+// That a function keeps all that its signature is made of.
+bool guard_signature(Translator& tr, FunctionVariable* f) {
+  if (!f->real) return false;
+  for (const char* name :
+       {"__code__", "__defaults__", "__kwdefaults__", "__annotations__", "__signature__", "__wrapped__"})
+    if (!guard_field(tr, f, name)) return false;
+  return true;
+}
+
+bool guard_signature_of_class(Translator& tr, PyTypeObject* cls) {
+  auto method = [&](PyTypeObject* of, const char* name) {
+    SourceId at;
+    PyObject* found = tr.attributes.lookup_on_type(of, tr.intern(name), &at);
+    if (!found || !PyFunction_Check(found)) return !found || is_library_method(found);
+    tr.guard_identity(at, found);
+    Variable* f = tr.force(tr.wrap(found, at));
+    return f->is(Kind::Function) && guard_signature(tr, f->as<FunctionVariable>());
+  };
+  if (is_fixed_type(cls)) return true;
+  for (const char* name : {"__signature__", "__text_signature__", "__new__", "__init__"})
+    if (!method(cls, name)) return false;
+  return is_fixed_type(Py_TYPE(cls)) || method(Py_TYPE(cls), "__call__");
+}
+
 // The signature of a function that is there for good is computed by inspect itself.
 Variable* do_signature(Translator& tr, Args& a) {
   if (a.size() != 1 || !a.kw.empty()) return nullptr;
@@ -78,6 +121,11 @@ Variable* do_signature(Translator& tr, Args& a) {
   }();
   Ref s = Ref::steal(PyObject_CallOneArg(signature, target.get()));
   if (!s) tr.raise_current();
+  const bool known = fn->is(Kind::Function) ? guard_signature(tr, fn->as<FunctionVariable>())
+                     : PyType_Check(fn->as_constant())
+                         ? guard_signature_of_class(tr, reinterpret_cast<PyTypeObject*>(fn->as_constant()))
+                         : PyCFunction_Check(fn->as_constant()) != 0;
+  if (!known) tr.unsupported("the signature of " + v->describe());
   tr.segment().signatures.emplace_back(s, target);
   return tr.global_object(s.get(), Ground::pure(a));
 }
@@ -118,6 +166,13 @@ Variable* do_dispatch(Translator& tr, Args& a) {
   // What the code registered here is not there for real yet.
   for (const auto& e : d->entries(tr))
     if (native::item(Ground::guarded(d->source), d->real.get(), e.hash_key.get()) != object(e.value)) return nullptr;
+  // It goes by what the class is derived from, and by what abstract classes count it to theirs.
+  tr.attributes.guard_bases(reinterpret_cast<PyTypeObject*>(cls));
+  for (const auto& e : d->entries(tr)) {
+    PyObject* key = e.key->as_constant();
+    if (!key || !PyType_Check(key)) return nullptr;
+    tr.guard_registrations(key);
+  }
   Ref chosen = Ref::steal(PyObject_CallOneArg(a[0]->as<FunctionVariable>()->real.get(), cls));
   if (!chosen) tr.raise_current();
   for (const auto& e : d->entries(tr))

@@ -188,14 +188,21 @@ Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
   Variable *key = a.take_kw("key"), *fallback = a.take_kw("default");
   if (key && is_none(tr.force(key))) key = nullptr;
   if (!a.kw.empty() || a.size() == 0 || (a.size() > 1 && fallback)) return nullptr;
-  std::vector<Variable*> items = a.size() == 1 ? tr.unpack(a[0]) : a.pos;
-  if (items.empty()) {
+  // The key of each item is asked for before the next item is.
+  Variable* iterator = a.size() == 1 ? tr.force(tr.iter(a[0])) : nullptr;
+  size_t count = 0;
+  auto next = [&]() -> Variable* {
+    if (count++ > 1000000) tr.unsupported("an iteration of more than a million steps");
+    return iterator ? tr.next(iterator) : count <= a.pos.size() ? a.pos[count - 1] : nullptr;
+  };
+  Variable* best = next();
+  if (!best) {
     if (fallback) return fallback;
     tr.raise(PyExc_ValueError, std::string(name) + "() arg is an empty sequence");
   }
-  Variable *best = items[0], *best_key = key ? tr.call(key, {best}) : best;
-  for (size_t i = 1; i < items.size(); ++i) {
-    Variable* k = key ? tr.call(key, {items[i]}) : items[i];
+  Variable* best_key = key ? tr.call(key, {best}) : best;
+  while (Variable* item = next()) {
+    Variable* k = key ? tr.call(key, {item}) : item;
     // Symbolic sizes stay symbolic.
     auto integer = [&](Variable* v) { return tr.force(v)->type() == &PyLong_Type; };
     if (!key && (tr.force(k)->is(Kind::Sym) || tr.force(best_key)->is(Kind::Sym)) && integer(k) && integer(best_key)) {
@@ -205,7 +212,7 @@ Variable* extreme(Translator& tr, Args& a, int op, const char* name) {
       continue;
     }
     if (tr.truth(tr.compare(op, k, best_key))) {
-      best = items[i];
+      best = item;
       best_key = k;
     }
   }

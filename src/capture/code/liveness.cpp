@@ -1,7 +1,6 @@
 #include "capture/code/liveness.h"
 
 namespace braze::capture {
-namespace {
 
 bool looks_at_frames(PyCodeObject* code) {
   static const char* names[] = {"locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe"};
@@ -10,6 +9,8 @@ bool looks_at_frames(PyCodeObject* code) {
       if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_names, i), n) == 0) return true;
   return false;
 }
+
+namespace {
 
 bool falls_through(Opcode op) {
   return op != Opcode::Jump && op != Opcode::JumpBackward && op != Opcode::ReturnValue && op != Opcode::ReturnConst &&

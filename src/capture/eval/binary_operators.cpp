@@ -146,6 +146,41 @@ Variable* arrays(Binary& x) {
   return array_operator(x.tr, x.tr.intern_text(name), {x.a, x.b});
 }
 
+// Whether a class has a special method of the program's; that it has none, or which of the library's, is guarded.
+bool has_own(Translator& tr, PyTypeObject* type, const char* method) {
+  PyObject* f = tr.attributes.lookup_on_type(type, tr.intern(method), nullptr);
+  return f && !is_library_method(f);
+}
+
+// Members of enumerations compute as their class says.
+Variable* members(Binary& x) {
+  Translator& tr = x.tr;
+  Variable *a = x.a, *b = x.b;
+  auto is_member = [](Variable* v) { return v->is(Kind::Constant) && !is_fixed_type(v->type()) && !user_number(v); };
+  auto own = [&](Variable* v, const char* method) { return is_member(v) && has_own(tr, v->type(), method); };
+  const bool in_place = x.inplace && own(a, x.row.inplace), left = own(a, x.row.method),
+             right = own(b, x.row.reflected);
+  if (!in_place && !left && !right) return nullptr;
+  const bool unlike = a->type() != b->type();
+  const bool right_first = right && unlike && PyType_IsSubtype(b->type(), a->type());
+  if (in_place)
+    if (Variable* r = try_special(tr, a, x.row.inplace, b)) return r;
+  if (right_first)
+    if (Variable* r = try_special(tr, b, x.row.reflected, a)) return r;
+  if (left)
+    if (Variable* r = try_special(tr, a, x.row.method, b)) return r;
+  // What is a number, too, the left one takes as that.
+  PyObject* value = constant_of(b);
+  const bool number = value && (PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value));
+  if (right && !right_first && unlike) {
+    if (number && !left && !in_place) return nullptr;
+    if (!number)
+      if (Variable* r = try_special(tr, b, x.row.reflected, a)) return r;
+  }
+  if (!left && !in_place && !right_first && !unlike) return nullptr;
+  tr.unsupported(std::string("operator ") + x.row.symbol + " on " + a->describe() + " and " + b->describe());
+}
+
 Variable* numbers(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
@@ -182,8 +217,14 @@ Variable* tensors(Binary& x) {
     std::string name = x.inplace && for_torch(a) ? std::string("i") + x.row.operator_name : x.row.operator_name;
     if (x.inplace && for_torch(a) && name.back() == '_') name.pop_back();
     guard_operators(x);
+    Args args{{a, b}, {}};
+    // As a number's power PyTorch itself calls this; in the text of a graph, -2 ** x is another thing.
+    if (x.base == NB_POWER && is_plain(a) && !tr.torch_functions.overrides(args)) {
+      static PyObject* power = native::attr(Ground::fixed(), library().torch, "pow");
+      return tr.real.call_torch(power, args);
+    }
     return tr.real.call_torch(operator_function(x.inplace && for_torch(a) ? tr.intern_text(name) : x.row.operator_name),
-                              Args{{a, b}, {}});
+                              args);
   }
   return nullptr;
 }
@@ -311,6 +352,7 @@ Variable* unions_of_classes(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (a->as_constant() && b->as_constant() && (PyType_Check(a->as_constant()) || PyType_Check(b->as_constant()))) {
+    for (Variable* v : {a, b}) tr.real.check_methods(v, RealCalls::Methods::ButTexts);
     Ref r = Ref::steal(PyNumber_Or(a->as_constant(), b->as_constant()));
     if (!r) tr.raise_current();
     return tr.global_object(r.get(), Ground::pure(a, b));
@@ -322,6 +364,7 @@ Variable* texts(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (PyUnicode_Check(plain(a)) && tr.real.is_python_constant(b)) {
+    tr.real.check_methods(b, RealCalls::Methods::All);
     Ref args = tr.real.to_python(b);
     Ref r = Ref::steal(PyNumber_Remainder(plain(a), args.get()));
     if (!r) tr.raise_current();
@@ -334,6 +377,7 @@ Variable* constants(Binary& x) {
   Translator& tr = x.tr;
   Variable *&a = x.a, *&b = x.b;
   if (tr.real.is_python_constant(a) && tr.real.is_python_constant(b)) {
+    for (Variable* v : {a, b}) tr.real.check_methods(v, RealCalls::Methods::ButTexts);
     Ref ra = tr.real.to_python(a), rb = tr.real.to_python(b);
     Ref r =
         Ref::steal((x.inplace && a->is(Kind::Constant) ? x.row.inplace_function : x.row.function)(ra.get(), rb.get()));
@@ -371,6 +415,7 @@ constexpr KindSet kPlain = kinds(Kind::Constant, Kind::Sym), kSequences = kinds(
 
 constexpr Row kRules[] = {
     {kinds(Kind::Array), kAnyKind, true, kAll, arrays},
+    {kinds(Kind::Constant), kAnyKind, true, kAll, members},
     {kPlain, kPlain, false, kAll, numbers},
     {kinds(Kind::Tensor), kAnyKind, true, kAll, tensors},
     {kAnyKind, kAnyKind, false, kAll, in_place},

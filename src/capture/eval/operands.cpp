@@ -80,6 +80,12 @@ bool user_class(Variable* v) {
          (v->is(Kind::Tuple) && v->type() != &PyTuple_Type && (v->type()->tp_flags & Py_TPFLAGS_HEAPTYPE));
 }
 
+bool is_library_method(PyObject* f) {
+  PyTypeObject* t = Py_TYPE(f);
+  return f == Py_None || t == &PyWrapperDescr_Type || t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type ||
+         t == &PyGetSetDescr_Type || PyCFunction_Check(f) || (PyFunction_Check(f) && of_library(f));
+}
+
 static bool is_order(std::string_view method) {
   return method == "__lt__" || method == "__le__" || method == "__gt__" || method == "__ge__";
 }

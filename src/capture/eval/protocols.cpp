@@ -306,6 +306,15 @@ std::vector<Variable*> Protocols::as_sequence(Variable* v) {
 
 bool Protocols::is_subclass(PyObject* derived, PyObject* cls) {
   if (PyType_Check(derived)) tr_.attributes.guard_bases(reinterpret_cast<PyTypeObject*>(derived));
+  if (PyType_Check(cls) && !is_fixed_type(Py_TYPE(cls)) &&
+      !is_library_method(tr_.attributes.lookup_on_type(Py_TYPE(cls), tr_.intern("__subclasscheck__"), nullptr)))
+    tr_.unsupported(std::string("a subclass of ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name +
+                    ", whose metaclass has a __subclasscheck__");
+  if (PyTuple_Check(cls)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cls); ++i)
+      if (is_subclass(derived, PyTuple_GET_ITEM(cls, i))) return true;
+    return false;
+  }
   int r = native::is_subclass(Ground::process(ProcessState::Registrations), derived, cls);
   if (r < 0) tr_.raise_current();
   if (r == 1) return true;
@@ -479,6 +488,7 @@ Variable* Protocols::format(Variable* v, const std::string& spec, int conversion
     }
   }
   if (tr_.real.is_python_constant(v) || is_container_of_constants(v)) {
+    if (!v->is(Kind::Constant)) tr_.real.check_methods(v, RealCalls::Methods::Texts);
     Ref o = tr_.real.to_python(v);
     if (conversion == 1)
       o = Ref::steal(PyObject_Str(o.get()));

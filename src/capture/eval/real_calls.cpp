@@ -6,6 +6,7 @@
 #include "capture/eval/index_protocol.h"
 #include "capture/eval/library_objects.h"
 #include "capture/eval/open_sizes.h"
+#include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
 #include "capture/guards/torch_queries.h"
 #include "capture/vars/all.h"
@@ -63,6 +64,101 @@ void RealCalls::guard_member(Variable* v) {
     else
       tr_.guard_identity(tr_.sources().dict_item(own, tr_.intern(name)), now.get());
   }
+}
+
+namespace {
+
+// Special methods that functions in C call.
+constexpr const char* kMethods[] = {
+    "__abs__",
+    "__add__",
+    "__and__",
+    "__bool__",
+    "__bytes__",
+    "__call__",
+    "__ceil__",
+    "__complex__",
+    "__contains__",
+    "__divmod__",
+    "__eq__",
+    "__float__",
+    "__floor__",
+    "__floordiv__",
+    "__fspath__",
+    "__ge__",
+    "__getitem__",
+    "__gt__",
+    "__hash__",
+    "__iadd__",
+    "__index__",
+    "__int__",
+    "__invert__",
+    "__iter__",
+    "__le__",
+    "__len__",
+    "__length_hint__",
+    "__lshift__",
+    "__lt__",
+    "__matmul__",
+    "__mod__",
+    "__mul__",
+    "__ne__",
+    "__neg__",
+    "__or__",
+    "__pos__",
+    "__pow__",
+    "__radd__",
+    "__rand__",
+    "__rdivmod__",
+    "__reversed__",
+    "__rfloordiv__",
+    "__rlshift__",
+    "__rmatmul__",
+    "__rmod__",
+    "__rmul__",
+    "__ror__",
+    "__round__",
+    "__rpow__",
+    "__rrshift__",
+    "__rshift__",
+    "__rsub__",
+    "__rtruediv__",
+    "__rxor__",
+    "__sub__",
+    "__truediv__",
+    "__trunc__",
+    "__xor__",
+    "__instancecheck__",
+    "__subclasscheck__",
+};
+constexpr const char* kMethodsOfTexts[] = {"__repr__", "__str__", "__format__"};
+
+}  // namespace
+
+void RealCalls::check_methods(Variable* v, Methods methods) {
+  v = tr_.force(v);
+  tr_.check_stack();
+  auto each = [&](const auto& list) {
+    for (Variable* e : list) check_methods(e, methods);
+  };
+  if (v->is(Kind::Tuple) || v->is(Kind::List)) each(static_cast<SequenceVariable*>(v)->elements);
+  if (v->is(Kind::Set)) each(v->as<SetVariable>()->elements());
+  if (v->is(Kind::Slice)) each(v->as<SliceVariable>()->parts);
+  if (v->is(Kind::Dict))
+    for (const auto& e : v->as<DictVariable>()->entries(tr_))
+      check_methods(e.key, methods), check_methods(e.value, methods);
+  PyTypeObject* type = v->type();
+  if ((!v->is(Kind::Constant) && !v->is(Kind::Real)) || is_fixed_type(type) || tr_.is_made_class(type)) return;
+  auto look = [&](const char* name) {
+    PyObject* f = tr_.attributes.lookup_on_type(type, tr_.intern(name), nullptr);
+    if (f && !is_library_method(f))
+      tr_.unsupported(Reason::UnknownFunction,
+                      std::string("a C function on ") + v->describe() + ", whose class has a " + name);
+  };
+  if (methods != Methods::Texts)
+    for (const char* name : kMethods) look(name);
+  if (methods != Methods::ButTexts)
+    for (const char* name : kMethodsOfTexts) look(name);
 }
 
 Ref RealCalls::to_python(Variable* v) {
@@ -311,13 +407,26 @@ void RealCalls::guard_answer(PyObject* fn, const std::vector<PyObject*>& args, P
   tr_.guards().answer(tr_.sources().constant(fn), given.get(), answer, tr_.line());
 }
 
+// Functions of numbers alone, which make no text of what they are given.
+static bool is_of_numbers(PyObject* fn) {
+  if (!PyCFunction_Check(fn)) return false;
+  PyObject* module = PyCFunction_GET_SELF(fn);
+  std::string_view name = module && PyModule_Check(module) ? PyModule_GetName(module) : "";
+  std::string_view function = reinterpret_cast<PyCFunctionObject*>(fn)->m_ml->ml_name;
+  return name == "math" || name == "cmath" ||
+         (name == "builtins" &&
+          (function == "abs" || function == "pow" || function == "divmod" || function == "round" || function == "sum"));
+}
+
 Variable* RealCalls::call_pure(PyObject* fn, const Args& given) {
   Args args = as_numbers(tr_, fn, given);
+  const Methods methods = is_of_numbers(fn) ? Methods::ButTexts : Methods::All;
   // A text may be made of what a class tells of itself.
   bool of_text = PyCFunction_Check(fn) && PyCFunction_GET_SELF(fn) && PyUnicode_Check(PyCFunction_GET_SELF(fn));
   auto take = [&](Variable* v) {
     if (!is_python_constant(v)) tr_.unsupported(Reason::UnknownFunction, "a C function on " + tr_.force(v)->describe());
     if (of_text && tr_.force(v)->is(Kind::Real)) tr_.format(v, "", 0);
+    check_methods(v, methods);
   };
   for (Variable* v : args.pos) take(v);
   for (auto& [k, v] : args.kw) take(v);

@@ -35,6 +35,10 @@ class RealCalls {
   // Of a member of an enumeration, whose text whoever is given it may ask for: what its dict says of it. Nothing for
   // the rest.
   void guard_member(Variable* v);
+  // Throws Unsupported where a function in C that is given this would come to a special method of the program's, which
+  // may do and read anything: its class has one, or a class that it holds. That it has none is guarded.
+  enum class Methods : uint8_t { All, ButTexts, Texts };  // texts: what it says of itself
+  void check_methods(Variable* v, Methods);
   bool is_python_constant(Variable* v);      // to_python gives a value without tensors
   bool holds_python_constants(Variable* v);  // of a container (forced) of whatever class: its items are such
   Variable* specialised(Variable* v);  // open integers fixed to their values in this call, in tuples and lists too

@@ -106,18 +106,21 @@ bool SegmentEnd::stays(Variable* v) {
 void SegmentEnd::emit_frames(Codegen& cg) {
   std::vector<Frame*> chain;
   for (Frame* f = tr_.frame(); f; f = f->parent) chain.insert(chain.begin(), f);
+  const bool looked_at =
+      std::any_of(chain.begin(), chain.end(), [](Frame* f) { return looks_at_frames(f->code->code); });
   for (Frame* f : chain) {
     FrameImage image;
     image.code = f->code->code;
     image.function = f->parent ? cg.reg(f->function) : kNoReg;
     image.instruction = f->ip;
-    // What can't be read any more is not brought back. Of the outer frames the call is over, of the innermost it is to
-    // come.
+    // What can't be read any more is not brought back: by the code itself, or by a function that it calls. Of the outer
+    // frames the call is over, of the innermost it is to come.
     std::vector<bool> live = live_locals(*f->code, f == tr_.frame() ? f->ip : f->ip + 1);
     if (f->code->instructions[static_cast<size_t>(f->ip)].handler >= 0) {
       std::vector<bool> caught = live_locals(*f->code, f->ip);
       for (size_t i = 0; i < live.size(); ++i) live[i] = live[i] || caught[i];
     }
+    if (looked_at) live.assign(live.size(), true);
     for (size_t i = 0; i < f->locals.size(); ++i) {
       // A local that was not bound at the start and can't be read may be bound in another run, by an earlier turn of a
       // loop. It stays.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "capture/code/kept_ends.h"
 #include "capture/code/liveness.h"
 #include "capture/cpython/frame.h"
 #include "capture/eval/instructions/instructions.h"
@@ -108,9 +109,11 @@ void Translator::start_frame() {
   }
   if (view_.start == 0) return;  // arguments: the caller has them, too
   for (int i = 0, n = code.num_locals_plus + view_.depth; i < n; ++i) {
-    if (!view_.slots[i] || !PyGen_CheckExact(view_.slots[i])) continue;
+    // One that another iterator goes through ends with that.
+    PyObject* o = view_.slots[i];
+    if (!o || !(PyGen_CheckExact(o) || (Py_TYPE(o)->tp_iternext && may_keep_end(o)))) continue;
     bool local = i < code.num_locals_plus;
-    if (local) guards().type_is(sources().local(i), &PyGen_Type, line());
+    if (local) guards().type_is(sources().local(i), Py_TYPE(o), line());
     generators_.push_back(local ? f->locals[static_cast<size_t>(i)]
                                 : f->stack[static_cast<size_t>(i - code.num_locals_plus)]);
   }

@@ -1,6 +1,7 @@
 #include "capture/vars/constant.h"
 
 #include "capture/eval/library_objects.h"
+#include "capture/eval/operands.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
 
@@ -9,6 +10,9 @@ namespace braze::capture {
 std::string LazyVariable::describe() const { return std::string("a value of type ") + Py_TYPE(object.get())->tp_name; }
 
 std::string ConstantVariable::describe() const {
+  // Code of the program's is not run for a message.
+  PyObject* own = native::type_attr(Ground::conservative(), type(), "__repr__");
+  if (own && !is_library_method(own)) return Variable::describe();
   Ref text = Ref::steal(PyObject_Repr(value.get()));
   if (!text) {
     PyErr_Clear();
@@ -121,6 +125,13 @@ Variable* ConstantVariable::getitem(Translator& tr, Variable* key) {
 
 bool ConstantVariable::contains(Translator& tr, Variable* item) {
   if (Variable* v = own_method(tr, this, "__contains__", {item})) return tr.truth(v);
+  if (PyUnicode_Check(value.get()) && !tr.real.is_python_constant(item)) {
+    Variable* part = content(tr.force(item));
+    if (PyObject* text = constant_of(part); text && PyUnicode_Check(text))
+      item = part;
+    else if (!part->is(Kind::Host))
+      tr.raise(PyExc_TypeError, "'in <string>' requires string as left operand, not " + tr.name_of(item->type()));
+  }
   if (!tr.real.is_python_constant(item)) return Variable::contains(tr, item);
   Ref k = tr.real.to_python(item);
   int r = PySequence_Contains(value.get(), k.get());

@@ -259,7 +259,15 @@ void ListVariable::replace(Translator& tr) {
   tr.effects.modified(this);
 }
 
+// Deques take single indices.
+static const char* no_slice_of_deque(Translator& tr, const ListVariable& l, Variable* key) {
+  if (l.type() != library().deque) return "list assignment index out of range";
+  if (tr.force(key)->type() == &PySlice_Type) tr.raise(PyExc_TypeError, "sequence index must be integer, not 'slice'");
+  return "deque index out of range";
+}
+
 void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
+  const char* out_of_range = no_slice_of_deque(tr, *this, key);
   Span span;
   if (as_span(tr, key, elements.size(), span)) {
     if (!tr.can_iterate(value)) {  // in this version's words
@@ -283,12 +291,13 @@ void ListVariable::setitem(Translator& tr, Variable* key, Variable* value) {
       elements[static_cast<size_t>(span.start + i * span.step)] = values[static_cast<size_t>(i)];
     return;
   }
-  size_t i = checked_index(tr, sequence_index(tr, key, "list"), elements.size(), "list assignment index out of range");
+  size_t i = checked_index(tr, sequence_index(tr, key, class_word(this)), elements.size(), out_of_range);
   replace(tr);
   elements[i] = value;
 }
 
 void ListVariable::delitem(Translator& tr, Variable* key) {
+  const char* out_of_range = no_slice_of_deque(tr, *this, key);
   Span span;
   if (as_span(tr, key, elements.size(), span)) {
     std::vector<bool> gone(elements.size());
@@ -300,7 +309,7 @@ void ListVariable::delitem(Translator& tr, Variable* key) {
     elements = std::move(kept);
     return;
   }
-  size_t i = checked_index(tr, sequence_index(tr, key, "list"), elements.size(), "list assignment index out of range");
+  size_t i = checked_index(tr, sequence_index(tr, key, class_word(this)), elements.size(), out_of_range);
   change(tr);
   elements.erase(elements.begin() + static_cast<long>(i));
 }
