@@ -23,7 +23,8 @@ class Case:
     args: tuple
     read: Callable[[Any], list[torch.Tensor]]
     targets: list[torch.Tensor] | None = None  # training: what the outputs are multiplied with to make the loss
-    before: Callable[..., None] | None = None  # given `args` before each call: puts back what a call changes in them
+    # Given `args` before each call: puts back what a call changes in them.
+    before: Callable[..., None] | None = dataclasses.field(default=None, kw_only=True)
 
     def step(self, fn) -> list[torch.Tensor]:
         """One call of `fn` (the case's own function, or it compiled): its outputs, or the loss and every parameter's gradient."""

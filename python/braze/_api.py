@@ -191,6 +191,7 @@ def _compile_module(module, make):
         "_orig_mod": property(lambda self: module),
         # Copies and pickles are of the module: compiled code does not travel.
         "__reduce_ex__": lambda self, protocol: (_same, (module,)),
+        "__copy__": lambda self: _compile_module(copy.copy(module), make),
         "__deepcopy__": lambda self, memo: _compile_module(copy.deepcopy(module, memo), make),
     }
     cls = type(module)

@@ -145,9 +145,10 @@ double HostCall::draw() {
 
 Rule rule_of(Op op) {
   using Family = Rule (*)(Op);
-  for (Family family : {Family(pointwise_rule), Family(reduce_rule), Family(view_rule), Family(index_rule),
-                        Family(matmul_rule), Family(conv_rule), Family(factory_rule), Family(norm_rule),
-                        Family(loss_rule), Family(misc_rule), Family(quantize_rule), Family(distance_rule)})
+  for (Family family :
+       {Family(pointwise_rule), Family(reduce_rule), Family(view_rule), Family(index_rule), Family(matmul_rule),
+        Family(conv_rule), Family(factory_rule), Family(norm_rule), Family(loss_rule), Family(misc_rule),
+        Family(quantize_rule), Family(distance_rule), Family(search_rule)})
     if (Rule rule = family(op)) return rule;
   return nullptr;
 }

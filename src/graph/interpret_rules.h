@@ -147,6 +147,7 @@ Rule loss_rule(Op);
 Rule misc_rule(Op);
 Rule quantize_rule(Op);
 Rule distance_rule(Op);
+Rule search_rule(Op);
 Rule rule_of(Op);
 // Of operators without a row.
 Rule extern_rule(std::string_view name);

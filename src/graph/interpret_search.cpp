@@ -62,6 +62,8 @@ void histc(HostCall& c) {
 
 }  // namespace
 
+Rule search_rule(Op op) { return op == Op::isin_Tensor_Tensor || op == Op::isin_Tensor_Scalar ? is_in : nullptr; }
+
 Rule search_rule(std::string_view name) {
   if (name.starts_with("aten::isin.")) return is_in;
   if (name.starts_with("aten::bucketize.")) return bucketize;

@@ -1,6 +1,7 @@
 #include "graph/shape.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "graph/shape_rules.h"
 
@@ -445,9 +446,68 @@ std::optional<bool> lies_channels_last(const Call& call, TensorType t) {
   return decide_channels_last(call.arena(), {&t}, call.context.decide);
 }
 
-Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
-  Call call{op, args, context};
-  switch (op_row(op).result.family) {
+namespace {
+
+// Arguments that eager's kernels convert to the dtype of the result, with an error for what is out of its range.
+struct Numbers {
+  size_t first = 0, count = 0;
+};
+Numbers converted_numbers(Op op) {
+  switch (op) {
+    case Op::scalar_tensor: return {0, 1};
+    case Op::fill_Scalar:
+    case Op::full:
+    case Op::full_like:
+    case Op::clamp_min:
+    case Op::clamp_max: return {1, 1};
+    case Op::clamp:
+    case Op::threshold:
+    case Op::where_self:
+    case Op::where_Scalar:
+    case Op::where_ScalarOther:
+    case Op::where_ScalarSelf: return {1, 2};
+    case Op::masked_fill_Scalar:
+    case Op::new_full:
+    case Op::constant_pad_nd:
+    case Op::add_Tensor:
+    case Op::sub_Tensor: return {2, 1};
+    case Op::scatter_value:
+    case Op::index_fill_int_Scalar: return {3, 1};
+    default: return {};
+  }
+}
+
+// The integers that eager's kernels convert to that dtype; nothing: all of them.
+std::optional<sym::Range> range_of(DType d) {
+  switch (d) {
+    case DType::U8: return sym::Range{-255, 255};  // negative ones wrap
+    case DType::I8: return sym::Range{-128, 127};
+    case DType::I16: return sym::Range{-32768, 32767};
+    case DType::I32: return sym::Range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    case DType::F16: return sym::Range{-65504, 65504};
+    default: return std::nullopt;
+  }
+}
+
+// Whether integers that the run gives are in the range of the result's dtype, in this call and, by a guard, in others.
+// Those that are known: trace/number_range.cpp, but for factors.
+bool are_in_range(const Call& c, DType result) {
+  const Numbers numbers = converted_numbers(c.op);
+  auto range = numbers.count ? range_of(result) : std::nullopt;
+  if (!range) return true;
+  const bool factor = c.op == Op::add_Tensor || c.op == Op::sub_Tensor;
+  if (c.op == Op::sub_Tensor) range = sym::Range{-range->hi, -range->lo};  // what is added is negative
+  sym::ExprArena& arena = c.arena();
+  for (size_t i = numbers.first; i < numbers.first + numbers.count; ++i) {
+    auto* e = c.get<Expr>(i);
+    if (!e || (arena.as_const(*e) && !factor) || arena.depends_on_data(*e)) continue;
+    if (c.less(*e, arena.constant(range->lo)) != false || c.less(arena.constant(range->hi), *e) != false) return false;
+  }
+  return true;
+}
+
+Types types_of(const Call& call) {
+  switch (op_row(call.op).result.family) {
     case TypeFamily::Pointwise: return pointwise_types(call);
     case TypeFamily::Reduction: return reduce_types(call);
     case TypeFamily::Scan: return scan_types(call);
@@ -461,6 +521,15 @@ Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
     case TypeFamily::None: break;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+Types infer(Op op, const std::vector<Arg>& args, const ShapeContext& context) {
+  Call call{op, args, context};
+  Types types = types_of(call);
+  if (types && call.recording() && !types->empty() && !are_in_range(call, types->front().dtype)) return call.refuse();
+  return types;
 }
 
 }  // namespace braze::graph

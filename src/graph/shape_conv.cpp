@@ -1,4 +1,6 @@
 // Convolutions and windows: output sizes by formula, the layout of the operands kept.
+#include <algorithm>
+
 #include "base/cpu.h"
 #include "graph/shape_rules.h"
 
@@ -8,6 +10,40 @@ namespace {
 std::optional<int64_t> at(const std::vector<int64_t>& v, size_t d) {  // a list of one stands for all dimensions
   if (v.empty()) return std::nullopt;
   return v.size() == 1 ? v[0] : d < v.size() ? std::optional(v[d]) : std::nullopt;
+}
+
+// Whether the library computes it, which takes bfloat16 only with AVX-512 and f16 only where the CPU computes in it.
+bool of_library(DType d) {
+  return d == DType::F32 || (d == DType::BF16 && includes(host_cpu(), CpuLevel::Avx512)) ||
+         (d == DType::F16 && host_has_halves());
+}
+
+// Three dimensions on the CPU, which eager sees as planes of one row, of the operand made contiguous: the result lies
+// as that of the planes. These may count as channels-last where a size is 1.
+Types along_a_line(const Call& c, const TensorType& x, const TensorType& w, Sizes sizes) {
+  sym::ExprArena& arena = c.arena();
+  bool last = false;
+  for (const TensorType* t : {&x, &w}) {
+    TensorType plane = *t;
+    if (t == &x && !is_contiguous(arena, x)) plane.strides = contiguous_strides(arena, x.sizes);
+    plane.strides.insert(plane.strides.begin() + 2, arena.mul(plane.sizes[2], plane.strides[2]));
+    plane.sizes.insert(plane.sizes.begin() + 2, arena.constant(1));
+    auto format = suggested_format(c, plane);
+    // A size that only the run knows is not taken for 1.
+    const bool open = std::ranges::any_of(t->sizes, [&](Expr s) { return arena.depends_on_data(s); });
+    if (!format && !(open && is_contiguous(arena, x) && is_contiguous(arena, w))) return std::nullopt;
+    last = last || format.value_or(0);
+  }
+  // Other kernels put the groups' results together.
+  if (last && !of_library(x.dtype) && c.integer(8) != 1) return std::nullopt;
+  TensorType t = c.fresh(x, x.dtype, std::move(sizes));
+  if (last) {
+    Sizes plane = t.sizes;
+    plane.insert(plane.begin() + 2, arena.constant(1));
+    t.strides = format_strides(arena, plane, 2);
+    t.strides.erase(t.strides.begin() + 2);
+  }
+  return one(std::move(t));
 }
 
 Types convolution(const Call& c) {
@@ -39,19 +75,16 @@ Types convolution(const Call& c) {
     if (arena.range(n).lo < 1) return std::nullopt;
     sizes.push_back(n);
   }
+  if (x->dim() == 3 && x->device.type == DeviceType::CPU) return along_a_line(c, *x, *w, std::move(sizes));
   auto fx = suggested_format(c, *x), fw = suggested_format(c, *w);
   if (!fx || !fw) return std::nullopt;
   TensorType t = c.fresh(*x, x->dtype, std::move(sizes));
   if (*fx || *fw) {
-    // The CPU's kernels keep channels last, in three dimensions those of the library alone, which takes bfloat16 only
-    // with AVX-512 and f16 only where the CPU computes in it; the GPU's for what is not double, in two; other backends
-    // decide by themselves.
-    const bool volume = x->dim() == 5,
-               of_library = x->dtype == DType::F32 ||
-                            (x->dtype == DType::BF16 && includes(host_cpu(), CpuLevel::Avx512)) ||
-                            (x->dtype == DType::F16 && host_has_halves());
+    // The CPU's kernels keep channels last, in three dimensions those of the library alone; the GPU's for what is not
+    // double, in two; other backends decide by themselves.
+    const bool volume = x->dim() == 5;
     bool kept = x->device.type == DeviceType::CUDA  ? x->dim() == 4 && x->dtype != DType::F64
-                : x->device.type == DeviceType::CPU ? x->dim() == 4 || (volume && of_library)
+                : x->device.type == DeviceType::CPU ? x->dim() == 4 || (volume && of_library(x->dtype))
                                                     : false;
     if (!kept) return std::nullopt;
     t.strides = format_strides(arena, t.sizes, volume ? 3 : 2);
@@ -103,6 +136,9 @@ Types pool(const Call& c, const TensorType& x, bool max) {
   auto dilation = max ? c.integers(4) : std::optional(std::vector<int64_t>{1});
   if (!kernel || !stride || !pad || !dilation || x.dim() != 4 || c.arena().range(x.sizes[1]).lo < 1)
     return std::nullopt;
+  // What the CPU's kernels are not made for, and its Meta kernels take.
+  const bool made = (is_floating(x.dtype) && !float8(x.dtype)) || (max ? is_integral(x.dtype) : x.dtype == DType::I64);
+  if (x.device.type == DeviceType::CPU && !made) return c.refuse();
   if (stride->empty()) stride = kernel;
   Sizes sizes{x.sizes[0], x.sizes[1]};
   for (size_t d = 0; d < 2; ++d) {

@@ -37,6 +37,7 @@ Types like(const Call& c, size_t options) {
   if (!device) return std::nullopt;
   TensorType t{c.dtype(options, x->dtype), *device, x->sizes, {}, c.arena().constant(0)};
   auto* format = c.get<MemoryFormatArg>(options + 4);
+  if (format && !c.has_rank_of(*format, t.dim())) return c.refuse();
   auto strides = format && format->value != 1 ? format_strides(c.arena(), t.sizes, format->value)
                                               : preserved_strides(c.arena(), *x, c.context.decide);
   return with_strides(std::move(t), std::move(strides));
@@ -76,6 +77,7 @@ Types factory_types(const Call& c) {
     case Op::empty_memory_format: {
       auto* format = c.get<MemoryFormatArg>(5);
       if (!sizes) return std::nullopt;
+      if (format && !c.has_rank_of(*format, sizes->v.size())) return c.refuse();
       auto t = made(c, sizes->v, c.dtype(1, standard), 2);
       if (t && format) (*t)[0].strides = format_strides(arena, sizes->v, format->value);
       return t;

@@ -187,10 +187,25 @@ Types roll(const Call& c, const TensorType& x) {
   return one(std::move(t));
 }
 
+// Whether the dimensions are as long as what negative paddings take away, at the start first: eager narrows by these
+// before it adds anything.
+bool has_what_pads_take(const Call& c, const TensorType& x, const Sizes& pads) {
+  if (!c.recording()) return true;
+  const Expr zero = c.arena().constant(0);
+  for (size_t k = 0; k < pads.size(); ++k) {
+    if (c.less(pads[k], zero) != true) continue;
+    Expr left = c.arena().add(x.sizes[x.dim() - 1 - k / 2], pads[k]);
+    if (k % 2 && c.less(pads[k - 1], zero) == true) left = c.arena().add(left, pads[k - 1]);
+    if (!c.none_negative({left})) return false;
+  }
+  return true;
+}
+
 Types pad(const Call& c, const TensorType& x) {
   auto* pads = c.get<IntList>(1);
   sym::ExprArena& arena = c.arena();
   if (!pads || pads->v.size() % 2 || pads->v.size() / 2 > x.dim()) return std::nullopt;
+  if (!has_what_pads_take(c, x, pads->v)) return c.refuse();
   Sizes sizes = x.sizes;
   bool grows = false;
   for (size_t k = 0; k < pads->v.size() / 2; ++k) {
@@ -204,9 +219,25 @@ Types pad(const Call& c, const TensorType& x) {
   auto format = suggested_format(c, x);
   // What only loses elements is a copy of a part, in the operand's order.
   if (!format || (!grows && x.strides != contiguous_strides(arena, x.sizes))) return std::nullopt;
+  // A part without elements keeps the strides of the whole.
+  auto is_zero = [&](Expr s) { return c.recording() ? c.equal(s, arena.constant(0)) == true : arena.is_const(s, 0); };
+  const bool empty = !grows && std::ranges::any_of(sizes, is_zero);
   TensorType t = c.fresh(x, x.dtype, std::move(sizes));
-  t.strides = grows ? format_strides(arena, t.sizes, *format) : contiguous_strides(arena, t.sizes);
+  t.strides = empty ? x.strides : grows ? format_strides(arena, t.sizes, *format) : contiguous_strides(arena, t.sizes);
   return one(std::move(t));
+}
+
+// index_fill, of a copy that keeps the operand's order: (self, dim, index, value), the value a number or of no
+// dimension.
+Types filled(const Call& c, const TensorType& x) {
+  const TensorType *i = c.tensor(2), *value = c.tensor(3);
+  if (i && i->dtype != DType::I64) return c.refuse();
+  const bool number =
+      c.op == Op::index_fill_int_Scalar ? c.is_scalar(3) : value && !value->dim() && !is_complex(value->dtype);
+  if (!i || i->dim() > 1 || !number || !c.dim(1, x.dim()) || i->device != x.device) return std::nullopt;
+  TensorType t = x;
+  t.offset = c.arena().constant(0);
+  return with_strides(std::move(t), preserved_strides(c.arena(), x, c.context.decide));
 }
 
 // On the CPU; (weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
@@ -327,10 +358,11 @@ Types index_types(const Call& c) {
       }
       return like(*x);
     }
-    case Op::index_copy: case Op::index_fill_int_Scalar: case Op::index_fill_int_Tensor: {
+    case Op::index_copy: {
       const TensorType* i = c.tensor(2);
       return i && i->dtype != DType::I64 ? c.refuse() : std::nullopt;
     }
+    case Op::index_fill_int_Scalar: case Op::index_fill_int_Tensor: return filled(c, *x);
     case Op::masked_select: {
       const TensorType* mask = c.tensor(1);
       return mask && mask->dtype != DType::Bool ? c.refuse() : std::nullopt;
@@ -399,6 +431,11 @@ Types index_types(const Call& c) {
       for (size_t d = 0; d < x->dim(); ++d) sizes[shift + d] = arena.mul(sizes[shift + d], x->sizes[d]);
       return one(c.fresh(*x, x->dtype, std::move(sizes)));
     }
+    // Some other dtypes eager refuses, which is left to its kernels.
+    case Op::isin_Tensor_Tensor: case Op::isin_Tensor_Scalar:
+      if (!is_integral(x->dtype) && x->dtype != DType::F32 && x->dtype != DType::F64) return std::nullopt;
+      if (const TensorType* t = c.tensor(1); t && (t->dtype != x->dtype || t->device != x->device)) return std::nullopt;
+      return one(c.fresh(*x, DType::Bool, x->sizes));
     case Op::constant_pad_nd: return pad(c, *x);
     case Op::upsample_bilinear2d: case Op::upsample_linear1d: case Op::upsample_nearest1d: case Op::upsample_nearest3d:
     case Op::_upsample_nearest_exact1d: case Op::_upsample_nearest_exact2d: case Op::_upsample_nearest_exact3d: return resampled(c, *x, false);

@@ -2,8 +2,23 @@
 #include "graph/shape_rules.h"
 
 namespace braze::graph {
+namespace {
+
+// The factors of a product, and what is added to it, are of one dtype: Meta kernels do not look. An outer product is a
+// multiplication by element.
+bool mixes_dtypes(const Call& c) {
+  if (c.op == Op::outer) return false;
+  const bool adds = c.op == Op::addmm || c.op == Op::addbmm || c.op == Op::addmv || c.op == Op::baddbmm;
+  const TensorType* first = c.tensor(0);
+  for (size_t i = 1; first && i < (adds ? 3 : 2); ++i)
+    if (const TensorType* t = c.tensor(i); t && t->dtype != first->dtype) return true;
+  return false;
+}
+
+}  // namespace
 
 Types matmul_types(const Call& c) {
+  if (mixes_dtypes(c)) return c.refuse();
   auto fits = [&](const TensorType& a, const TensorType& b, Expr x, Expr y) {
     return a.dtype == b.dtype && a.device == b.device && c.surely_equal(x, y) && a.dtype != DType::Bool;
   };

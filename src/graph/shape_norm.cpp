@@ -33,6 +33,15 @@ std::optional<Sizes> normalized(const Call& c, const TensorType& x, size_t i) { 
   return out;
 }
 
+// Kernels take a weight and a bias (the arguments from `first` on) of just the sizes that are normalised (argument 1).
+bool fit_normalized(const Call& c, size_t first) {
+  if (!c.recording()) return true;
+  const Sizes& sizes = c.get<IntList>(1)->v;
+  for (size_t i : {first, first + 1})
+    if (const TensorType* p = c.tensor(i); p && !c.same_sizes(p->sizes, sizes)) return false;
+  return true;
+}
+
 // In eager mode on the CPU the statistics take the parameters' dtype; elsewhere half types accumulate in float.
 DType statistics_dtype(const TensorType& x, const TensorType* weight) {
   if (x.device.type != DeviceType::CPU) return x.dtype == DType::F16 || x.dtype == DType::BF16 ? DType::F32 : x.dtype;
@@ -160,6 +169,19 @@ Types of_pixels(const Call& c, const TensorType& x, const TensorType& target, in
   return std::vector<TensorType>{c.fresh(x, x.dtype, reduction == 0 ? target.sizes : Sizes{}), c.fresh(x, x.dtype, {})};
 }
 
+// channel_shuffle on the CPU, of which the Meta kernel is a decomposition that keeps the operand's order.
+Types shuffled(const Call& c, const TensorType& x) {
+  auto groups = c.integer(1);
+  sym::ExprArena& arena = c.arena();
+  if (x.device.type != DeviceType::CPU || !is_floating(x.dtype) || float8(x.dtype)) return std::nullopt;
+  if (x.dim() < 3 || !groups || *groups < 1) return std::nullopt;
+  const bool some = std::ranges::all_of(x.sizes, [&](Expr s) { return arena.range(s).lo > 0; });
+  auto format = suggested_format(c, x);
+  if (!some || !format) return std::nullopt;
+  if (c.equal(arena.mod(x.sizes[1], arena.constant(*groups)), arena.constant(0)) != true) return std::nullopt;
+  return with_strides(c.fresh(x, x.dtype, x.sizes), format_strides(arena, x.sizes, *format));
+}
+
 // glu: the iterator runs over both halves.
 Types gated(const Call& c, const TensorType& x) {
   sym::ExprArena& arena = c.arena();
@@ -178,6 +200,7 @@ Types gated(const Call& c, const TensorType& x) {
 Types norm_types(const Call& c) {
   const TensorType* x = c.tensor(0);
   if (!x) return std::nullopt;
+  if (c.op == Op::channel_shuffle) return shuffled(c, *x);
   if (c.op == Op::fill_Scalar || c.op == Op::fill_Tensor) {
     if (!is_non_overlapping_and_dense(c.arena(), *x)) return std::nullopt;
     TensorType t = *x;
@@ -212,7 +235,7 @@ Types norm_types(const Call& c) {
     case Op::native_layer_norm: {
       auto stats = normalized(c, *x, 1);
       if (!stats) return std::nullopt;
-      if (mixes(*x, c.tensor(2))) return c.refuse();
+      if (mixes(*x, c.tensor(2)) || !fit_normalized(c, 2)) return c.refuse();
       TensorType s = c.fresh(*x, statistics_dtype(*x, c.tensor(2)), std::move(*stats));
       return std::vector<TensorType>{c.fresh(*x, x->dtype, x->sizes), s, s};
     }

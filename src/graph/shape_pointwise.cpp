@@ -1,4 +1,6 @@
 // Pointwise operators: dtype by promotion, sizes by broadcast, strides as TensorIterator chooses them.
+#include <cmath>
+
 #include "graph/shape_rules.h"
 
 namespace braze::graph {
@@ -29,6 +31,7 @@ Types copy_types(const Call& c) {
     }
   }
   if (format && format->value != 1) {
+    if (!c.has_rank_of(*format, t.dim())) return c.refuse();
     t.strides = format_strides(c.arena(), t.sizes, format->value);
     return one(std::move(t));
   }
@@ -43,12 +46,24 @@ Types masked_fill_types(const Call& c) {
   return one(c.fresh(*x, x->dtype, std::move(*sizes)));
 }
 
+// log_sigmoid on the CPU: the result and what its backward needs of it, row by row however the operand lies.
+Types log_sigmoid_types(const Call& c) {
+  const TensorType* x = c.tensor(0);
+  if (!x || x->device.type != DeviceType::CPU || !accepts(c.op, x->dtype) || float8(x->dtype)) return std::nullopt;
+  const TensorType t = c.fresh(*x, x->dtype, x->sizes);
+  return std::vector<TensorType>{t, t};
+}
+
 // Numbers and words among the arguments that only the kernels look at.
 bool takes_options(const Call& c) {
   if (c.op == Op::gelu || c.op == Op::gelu_backward)
     if (auto* kind = c.get<std::string>(c.size() - 1)) return *kind == "none" || *kind == "tanh";
-  if (c.op == Op::softshrink)
-    if (auto* bound = c.get<double>(1)) return *bound >= 0;
+  const TensorType *x = c.tensor(0), *second = c.tensor(1);
+  if (c.op == Op::heaviside) return !x || !second || x->dtype == second->dtype;
+  if (auto* bound = c.get<double>(1); bound && x && c.op == Op::softshrink)
+    return *bound >= 0 && *bound <= largest_finite(x->dtype);
+  if (auto* bound = c.get<double>(1); bound && x && c.op == Op::hardshrink)
+    return !std::isfinite(*bound) || std::abs(*bound) <= largest_finite(x->dtype);
   return true;
 }
 
@@ -67,6 +82,7 @@ Types pointwise_types(const Call& c) {
   switch (c.op) {
     case Op::_to_copy: case Op::clone: case Op::copy: case Op::contiguous: return copy_types(c);
     case Op::masked_fill_Scalar: case Op::masked_fill_Tensor: return masked_fill_types(c);
+    case Op::log_sigmoid_forward: return log_sigmoid_types(c);
     case Op::elu_backward: {  // grad_output and, last, self or result
       const TensorType *g = c.tensor(0), *x = c.tensor(5);
       if (!g || !x || g->dtype != x->dtype || !c.same_sizes(g->sizes, x->sizes)) return std::nullopt;
@@ -118,11 +134,17 @@ Types pointwise_types(const Call& c) {
     operands.push_back(t);
   }
   if (operands.empty()) return std::nullopt;
+  // Eager's differences refuse booleans whatever the other operand is, of which the common dtype says nothing.
+  if (op_row(c.op).accepts == Accepts::NoBoolOperand)
+    for (const TensorType* t : operands)
+      if (t->dtype == DType::Bool) return c.refuse();
   if ((c.op == Op::clamp || c.op == Op::clamp_Tensor) && c.none(1) && c.none(2)) return std::nullopt;
   DType common = promotion.result();
   if (common == DType::Opaque || is_complex(common)) return std::nullopt;
   if (!accepts(c.op, common)) return std::nullopt;
   if (!takes_factor(c, common)) return c.refuse();
+  // Of integers there are no fractions.
+  if (c.op == Op::pow_Tensor_Scalar && is_integral(common) && c.integer(1).value_or(0) < 0) return c.refuse();
   const bool rounds = c.op == Op::div_Tensor_mode || c.op == Op::div_Scalar_mode;
   if (auto* mode = c.get<std::string>(2); rounds && mode && *mode != "floor" && *mode != "trunc") return c.refuse();
   bool divides = rounds && c.none(2);  // no mode: true division
@@ -145,7 +167,9 @@ Types pointwise_types(const Call& c) {
   }
   bool wraps =
       scalar && c.op != Op::pow_Tensor_Scalar && c.op != Op::clamp && c.op != Op::clamp_min && c.op != Op::clamp_max;
-  auto strides = iterator_strides(c.arena(), sizes, operands, wraps, c.context.decide);
+  // Of powers of a number the result is made before the iterator sees it, row by row.
+  auto strides = c.op == Op::pow_Scalar ? contiguous_strides(c.arena(), sizes)
+                                        : iterator_strides(c.arena(), sizes, operands, wraps, c.context.decide);
   if (!strides || !device) return std::nullopt;
   return one(TensorType{dtype, device->device, std::move(sizes), std::move(*strides), c.arena().constant(0)});
 }

@@ -75,8 +75,14 @@ struct Call {
   bool same_sizes(const Sizes& a, const Sizes& b) const;
   // Whether a tensor of the sizes `part` can be expanded to `whole`.
   bool expands(const Sizes& part, const Sizes& whole) const;
+  // Channels-last memory is of four dimensions, or of five: eager refuses other ranks.
+  bool has_rank_of(MemoryFormatArg format, size_t rank) const {
+    return (format.value != 2 || rank == 4) && (format.value != 3 || rank == 5);
+  }
   // Of fresh memory; a size of data is checked where it is used.
   bool none_negative(const Sizes& sizes) const;
+  // Whether a program's call is noted, which eager may refuse: what passes make is taken.
+  bool recording() const { return context.refused != nullptr; }
   std::nullopt_t refuse() const {
     if (context.refused) *context.refused = true;
     return std::nullopt;

@@ -123,6 +123,7 @@ DecomposeRule misc_rule(Op);
 DecomposeRule quantize_rule(Op);
 DecomposeRule distance_rule(Op);
 DecomposeRule bag_rule(Op);
+DecomposeRule search_rule(Op);
 DecomposeRule random_rule(const Node&);  // where numbers are drawn by seeds
 // Operators without a row, by name.
 struct NamedRule {

@@ -8,8 +8,8 @@ namespace braze::passes {
 namespace {
 
 DecomposeRule rule_of(Op op) {
-  for (auto family :
-       {softmax_rule, norm_rule, norm_backward_rule, loss_rule, misc_rule, quantize_rule, distance_rule, bag_rule})
+  for (auto family : {softmax_rule, norm_rule, norm_backward_rule, loss_rule, misc_rule, quantize_rule, distance_rule,
+                      bag_rule, search_rule})
     if (DecomposeRule rule = family(op)) return rule;
   return nullptr;
 }

@@ -120,6 +120,9 @@ void put(Builder& b) {
   ValueId x = b.tensor(0), index = b.tensor(1), source = b.tensor(2);
   auto flat = [&](ValueId v) { return b.view(v, {b.arena().product(b.type(v).sizes)}); };
   if (b.type(index).dtype != DType::I64 || b.type(source).dtype != b.type(x).dtype) throw NoRule{};
+  // Unlike index_put it does not repeat its source: the call says so.
+  auto count = [&](ValueId v) { return b.arena().product(b.type(v).sizes); };
+  if (!b.arena().known_equal(count(index), count(source))) throw NoRule{};
   ValueId r = b.call(Op::index_put, {flat(x), TensorList{flat(index)}, flat(source), b.flag(3)});
   b.set(0, b.view(r, b.type(x).sizes));
 }

@@ -89,9 +89,12 @@ void histc(Builder& b) {
 
 }  // namespace
 
+DecomposeRule search_rule(Op op) {
+  return op == Op::isin_Tensor_Tensor || op == Op::isin_Tensor_Scalar ? is_in : nullptr;
+}
+
 std::span<const NamedRule> search_rules() {
   static constexpr NamedRule kRules[] = {
-      {"aten::isin.Tensor_Tensor", is_in},         {"aten::isin.Tensor_Scalar", is_in},
       {"aten::isin.Scalar_Tensor", is_in},         {"aten::bucketize.Tensor", bucketize},
       {"aten::bucketize.Scalar", bucketize},       {"aten::searchsorted.Tensor", searchsorted},
       {"aten::searchsorted.Scalar", searchsorted}, {"aten::histc", histc},

@@ -21,6 +21,7 @@ using sym::Kind;
 
 constexpr int64_t kShortest = 16;  // points of an axis that is worth it
 constexpr size_t kMostParts = 8;
+constexpr int64_t kFew = 3;  // points of a part that are computed one by one: a loop over them costs more than they do
 constexpr int64_t kSerial = 1 << 15;   // points that one thread may do
 constexpr int64_t kRowsOfThreads = 8;  // rows, if there are more: they are what threads share out
 
@@ -84,8 +85,11 @@ class Splitter {
     Part part = specialise(lo, hi);
     auto cut = part.length() > 1 ? first_cut(part) : std::nullopt;
     if (cut) return split(lo, lo + *cut) && split(lo + *cut, hi);
-    done_.push_back(std::move(part));
-    return done_.size() <= kMostParts;
+    if (part.length() <= kFew)
+      for (int64_t point = lo; point < hi; ++point) done_.push_back(specialise(point, point + 1));
+    else
+      done_.push_back(std::move(part));
+    return ++parts_ <= kMostParts;
   }
 
   Part specialise(int64_t lo, int64_t hi) {
@@ -229,6 +233,7 @@ class Splitter {
   const Axis last_;
   std::vector<LoopOp*> defined_;
   std::vector<Part> done_;
+  size_t parts_ = 0;  // with points of one together
 };
 
 }  // namespace

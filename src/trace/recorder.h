@@ -106,6 +106,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   std::vector<Slot> slots;             // in order of lifting; slots of constants too
   std::vector<uint32_t> input_slots;   // per graph input: its slot
   std::vector<uint32_t> offset_slots;  // of inputs whose storage offset the graph relies on; has duplicates
+  std::vector<at::Tensor> reshaped;    // bases, without a history then, of which one of the views changed its geometry
   // Nodes whose arguments only PyTorch's Meta kernels have looked at, which ask less than those that compute; in order.
   std::vector<graph::NodeId> typed_by_kernels;
   std::string failure;                // what an InternalError said that a call ended with; empty: none

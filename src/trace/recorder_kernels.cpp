@@ -2,6 +2,7 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/SavedTensorHooks.h>
 #include <c10/core/AutogradState.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -198,6 +199,7 @@ RecordingScope::RecordingScope(Recorder* recorder)
       front_(c10::impl::tls_is_dispatch_key_included(pytorch::kFrontKey)),
       functionalize_(c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Functionalize)),
       reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
+  if (c10::InferenceMode::is_enabled()) pytorch::take_composites_apart();
   current_recorder = recorder;
   c10::impl::tls_set_dispatch_key_included(kFakeKey, true);
   c10::impl::tls_set_dispatch_key_included(pytorch::kFrontKey, true);

@@ -25,6 +25,7 @@ TracerImpl::TracerImpl() : recorder_(std::make_shared<Recorder>()), outside_(cur
 TracerImpl::~TracerImpl() {
   recorder_->close();
   for (auto& slot : recorder_->slots) slot.real = at::Tensor();  // fakes that are still held hold the recorder
+  recorder_->reshaped.clear();
   for (Lifted& l : lifted_) {
     Py_DECREF(l.fake);
     Py_XDECREF(l.real);

@@ -391,6 +391,11 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
     Py_INCREF(o);
     outputs_.push_back(o);
   }
+  // See pytorch/geometry.cpp.
+  for (const at::Tensor& base : std::exchange(recorder_->reshaped, {}))
+    if (base.requires_grad())
+      throw Unsupported(Reason::UnsupportedMutation,
+                        "a tensor got a history by a write after it, or a view of it, had changed its geometry");
   graph::Graph& graph = recorder_->graph();
   bool needs_grad = false;
   std::vector<uint32_t> write_counts;

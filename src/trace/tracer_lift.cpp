@@ -12,6 +12,7 @@
 #include "trace/convert.h"
 #include "trace/fake_tensor.h"
 #include "trace/pytorch/dual_number.h"
+#include "trace/pytorch/front_kernels.h"
 #include "trace/tracer_impl.h"
 
 namespace braze::trace {
@@ -57,6 +58,7 @@ PyObject* TracerImpl::lift(PyObject* real, graph::InputKind kind, const std::str
   // What stands for a plain tensor is one, whatever mode it is met in: views of it are.
   std::optional<c10::InferenceMode> mode;
   if (c10::InferenceMode::is_enabled() != tensor.is_inference()) mode.emplace(tensor.is_inference());
+  if (tensor.is_inference()) pytorch::take_composites_apart();
   at::Tensor inner = recorder_->lift(tensor, kind, name, std::move(type));
   at::Tensor fake = at::functionalization::impl::to_functional_tensor(inner);
   torch::autograd::Edge outer;

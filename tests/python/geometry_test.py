@@ -143,3 +143,136 @@ def test_tensors_that_have_no_elements_and_do_not_step(fn, x):
     got = braze.compile(fn, dynamic=False, fullgraph=True)(x)
     same(fn(x), got)
     assert got.stride() == fn(x).stride()
+
+
+BEFORE = {
+    "column": lambda y: y[:, 0],
+    "rows": lambda y: y[1:],
+    "transpose": lambda y: y.t(),
+    "sizes": lambda y: y.view(4, 4, 1),
+    "dimension": lambda y: y.unsqueeze(0),
+    "expanded": lambda y: y.expand(2, 4, 4),
+    "windows": lambda y: y.unfold(0, 2, 1),
+    "narrow": lambda y: y.narrow(1, 1, 2),
+    "all": lambda y: y[...],
+}
+CHANGES = {
+    "t_": lambda y: y.t_(),
+    "transpose_": lambda y: y.transpose_(0, 1),
+    "swapaxes_": lambda y: y.swapaxes_(0, 1),
+    "as_strided_": lambda y: y.as_strided_((4, 4), (1, 4)),
+    "unsqueeze_": lambda y: y.unsqueeze_(0),
+}
+
+
+def gradients(fn, *needs_grad):
+    """What a function of two matrices gives, and the gradients of those that need one; or what is raised."""
+    args = [(torch.arange(16.0).view(4, 4) + i).requires_grad_(n) for i, n in enumerate(needs_grad)]
+    try:
+        out = fn(*args)
+        (out * torch.arange(1.0, out.numel() + 1).view(out.shape)).sum().backward()
+    except RuntimeError as e:
+        return type(e)
+    return [out.detach()] + [a.grad for a in args]
+
+
+def same_gradients(fn, *needs_grad):
+    want, got = gradients(fn, *needs_grad), gradients(braze.compile(fn), *needs_grad)
+    if isinstance(want, type):
+        assert want is got
+    else:
+        same(want, got)
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("view", BEFORE)
+def test_gradients_of_a_view_from_before_its_base_changes(view, change, written):
+    def fn(x, w):
+        y = x * 2
+        v = BEFORE[view](y)
+        CHANGES[change](y)
+        if written:
+            y.mul_(w)
+        return v
+
+    for needs_grad in ((True, False), (False, written), (True, True)):
+        if any(needs_grad):
+            same_gradients(fn, *needs_grad)
+
+
+def changed_view(x, w):
+    y = x * 2
+    v = y[:]
+    v.t_()
+    v.mul_(3)
+    return v
+
+
+def changed_part(x, w):
+    y = x * 2
+    v = y[:2, :2]
+    v.t_()
+    y.mul_(w)
+    return v
+
+
+def base_of_changed_part(x, w):
+    y = x * 2
+    v = y[:2, :2]
+    v.t_()
+    v.mul_(w[:2, :2])
+    return y
+
+
+def changed_without_grad(x, w):
+    y = x * 2
+    v = y[:, 0]
+    with torch.no_grad():
+        y.t_()
+    y.mul_(w)
+    return v
+
+
+@pytest.mark.parametrize("fn", [changed_view, changed_part, base_of_changed_part, changed_without_grad])
+@pytest.mark.parametrize("needs_grad", [(True, False), (False, True), (True, True)])
+def test_gradients_where_a_view_itself_changes(fn, needs_grad):
+    if fn is changed_view and not needs_grad[0]:
+        pytest.skip("has no gradient")
+    same_gradients(fn, *needs_grad)
+
+
+def test_a_view_of_a_tensor_whose_history_ends():
+    def fn(x):
+        y = x * 2
+        v = y.t()
+        y.detach_()
+        y.mul_(2)
+        return v, y
+
+    x = torch.arange(4.0).view(2, 2).requires_grad_()
+    same(fn(x), braze.compile(fn)(x))
+
+
+def test_no_break_where_no_views_are_or_no_gradients_flow():
+    def fn(x):
+        y = x * 2
+        y.t_().unsqueeze_(0)
+        z = x + 1
+        z.detach_()
+        mask = (x > 0)[:2]
+        mask.unsqueeze_(0)
+        with torch.no_grad():
+            part = x[0]
+            part.unsqueeze_(0)
+            part = part * 2
+        m = torch.ones(4, 4)[:, 0]
+        m.unsqueeze_(0)
+        return y.sum() + z.sum() + mask.sum() + part.sum() + m.sum()
+
+    x, y = (torch.arange(16.0).view(4, 4).requires_grad_() for _ in range(2))
+    want, got = fn(x), braze.compile(fn, fullgraph=True)(y)
+    same(want, got)
+    want.backward()
+    got.backward()
+    same(x.grad, y.grad)

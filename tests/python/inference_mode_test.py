@@ -59,3 +59,99 @@ def test_a_leaf_of_the_mode_leaves_the_graph():
 
     got = braze.compile(fn)()
     assert got.requires_grad and got.is_inference() and got.tolist() == [0.0, 0.0, 0.0]
+
+
+def written_after(view):
+    def fn(x):
+        y = view(x)
+        x.add_(1)
+        return y, x * 1
+
+    return fn
+
+
+def written_through(view):
+    def fn(x):
+        y = view(x)
+        y.mul_(3)
+        return y, x * 1
+
+    return fn
+
+
+def made_inside(view):
+    def fn(x):
+        z = x * 2
+        y = view(z)
+        z.add_(1)
+        return y, y * 1
+
+    return fn
+
+
+# Operators that give their operand, or a view of it, and whose schemas do not say so.
+VIEWS = {
+    "type_as": lambda x: x.type_as(x),
+    "atleast_1d": lambda x: torch.atleast_1d(x),
+    "atleast_2d": lambda x: torch.atleast_2d(x),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5, False),
+    "diagonal": lambda x: torch.einsum("ii->i", x),
+    "transpose": lambda x: torch.einsum("ij->ji", x),
+    "meshgrid": lambda x: torch.meshgrid(x[0], indexing="ij")[0],
+    "broadcast_tensors": lambda x: torch.broadcast_tensors(x, torch.zeros(2))[0],
+    "cartesian_prod": lambda x: torch.cartesian_prod(x[0]),
+    "sum_to_size": lambda x: x.sum_to_size(2, 2),
+}
+
+
+@pytest.mark.parametrize("outside", [False, True], ids=["of the mode", "plain"])
+@pytest.mark.parametrize("use", [written_after, written_through, made_inside])
+@pytest.mark.parametrize("view", VIEWS)
+def test_memory_is_shared(view, use, outside):
+    fn = use(VIEWS[view])
+
+    def observe(f):
+        with torch.inference_mode(not outside):
+            x = torch.arange(4.0).view(2, 2)
+        with torch.inference_mode():
+            y, z = f(x)
+        told = [t.is_inference() for t in (y, z)], y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+        return x.tolist(), y.tolist(), z.tolist(), y.stride(), y is x, told
+
+    compiled = braze.compile(fn)
+    for _ in range(2):
+        assert observe(compiled) == observe(fn)
+
+
+def test_a_tensor_of_the_mode_outside_of_it():
+    def fn(x):
+        return x.type_as(x), torch.atleast_1d(x), torch.nn.functional.linear(x, x)
+
+    with torch.inference_mode():
+        x = torch.ones(2, 2)
+    want, got = fn(x), braze.compile(fn)(x)
+    assert [t is x for t in got] == [t is x for t in want] == [True, True, False]
+    assert torch.equal(got[2], want[2])
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_operators_that_are_taken_apart(autocast):
+    layer = torch.nn.Sequential(torch.nn.Conv2d(2, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.Flatten(2))
+    attention = torch.nn.MultiheadAttention(9, 3, batch_first=True)
+
+    def fn(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            y = layer(x)
+            y = torch.nn.functional.layer_norm(y, (9,))
+            return attention(y, y, y)[0], torch.matmul(y, y.mT)
+
+    with torch.inference_mode():
+        x = torch.randn(2, 2, 3, 3)
+        want = fn(x)
+        mean = layer[1].running_mean.clone()
+        layer[1].reset_running_stats()
+        got = braze.compile(fn)(x)
+        torch.testing.assert_close(layer[1].running_mean, mean)
+    for w, g in zip(want, got):
+        assert w.dtype == g.dtype
+        torch.testing.assert_close(g, w, rtol=2e-2 if autocast else 1e-5, atol=2e-2 if autocast else 1e-5)

@@ -384,3 +384,35 @@ def test_a_view_of_the_same_sizes_gives_dimensions_of_one_new_strides(sizes, str
     got = braze.compile(f, fullgraph=True)(x)
     for a, b in zip(got, f(x)):
         assert torch.equal(a, b) and a.stride() == b.stride()
+
+
+X, LINE = torch.randn(3, 4).t(), torch.randn(3, 1, 4).transpose(1, 2)
+ROW_BY_ROW = {
+    "logsigmoid": (F.logsigmoid, X),
+    "isin": (lambda x: torch.isin(x, torch.ones(2)), X),
+    "isin of a number": (lambda x: torch.isin(x, 1.0), X),
+    "isin of many": (lambda x: torch.isin(x, torch.ones(100)), X),
+    "not isin": (lambda x: torch.isin(x, torch.ones(2), invert=True), X[::2]),
+    "power of an integer": (lambda x: 2**x, X.abs().long()),
+    "power of a number": (lambda x: 1.5**x, X),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), torch.randn(12, 3, 2).movedim(0, -1)),
+    "channel_shuffle of images": (lambda x: F.channel_shuffle(x, 2), torch.randn(2, 3, 3, 4).permute(0, 3, 1, 2)),
+    "index_fill of a diagonal": (lambda x: x.index_fill(0, torch.tensor([3]), 1.0), torch.randn(2, 4, 12).diagonal()),
+    "index_fill of a part": (lambda x: x.index_fill(0, torch.tensor([3]), 1.0), torch.randn(8, 12).t()[::2, ::2]),
+    "index_fill of a tensor": (lambda x: x.index_fill(0, torch.tensor([3]), torch.tensor(1.0)), X),
+    "conv1d": (lambda x: F.conv1d(x, torch.ones(2, 4, 1)), LINE),
+    "conv1d of groups": (lambda x: F.conv1d(x, torch.ones(4, 1, 1), groups=4), LINE),
+    "conv1d of doubles": (lambda x: F.conv1d(x, torch.ones(4, 1, 1, dtype=x.dtype), groups=4), LINE.double()),
+    "conv1d of a turned one": (lambda x: F.conv1d(x, torch.ones(2, 4, 3)), torch.randn(2, 5, 4).transpose(1, 2)),
+    "conv_transpose1d": (lambda x: F.conv_transpose1d(x, torch.ones(4, 2, 3)), LINE),
+}
+
+
+@pytest.mark.parametrize("name", ROW_BY_ROW)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_results_lie_as_eagers_kernels_make_them(name, requires_grad):
+    fn, x = ROW_BY_ROW[name]
+    x = x.detach().requires_grad_(requires_grad and x.is_floating_point())
+    want, got = fn(x), braze.compile(fn)(x)
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got, want)

@@ -418,3 +418,34 @@ def test_as_strided_of_a_part():
         for g, y in zip((f, braze.compile(f)), given):
             g(y).square().sum().backward()
         assert torch.equal(given[0].grad, given[1].grad)
+
+
+def test_deterministic_algorithms_fill_what_is_uninitialised():
+    def f(x):
+        return torch.empty(2), x.new_empty(2), torch.empty_like(x), torch.empty(2, dtype=torch.long), x + 1
+
+    before = torch.are_deterministic_algorithms_enabled()
+    compiled = braze.compile(f)
+    try:
+        compiled(X)
+        torch.use_deterministic_algorithms(True)
+        for got, want in zip(compiled(X), f(X)):
+            torch.testing.assert_close(got, want, equal_nan=True)
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def test_a_copy_of_a_compiled_module_has_state_of_its_own():
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = 1
+
+        def forward(self, x):
+            return x * self.n
+
+    compiled = braze.compile(M())
+    other = copy.copy(compiled)
+    other.n = 50
+    assert compiled.n == 1 and compiled(X).item() == 1 and other(X).item() == 50
+    assert type(other) is not M and isinstance(other, M)

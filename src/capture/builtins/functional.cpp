@@ -60,7 +60,8 @@ bool guard_signature(Translator& tr, FunctionVariable* f);
 // What inspect finds on the function under this name, as the same object; false: nothing that guards know.
 bool guard_field(Translator& tr, FunctionVariable* f, const char* name) {
   Variable* v = f->getattr(tr, tr.intern(name));
-  if (!v || (is_none(v) && !v->source.valid())) return true;  // which is guarded
+  // That it is none, or this code, is guarded.
+  if (!v || (is_none(v) && !v->source.valid()) || (v->as_constant() && PyCode_Check(v->as_constant()))) return true;
   if (!v->is(Kind::Lazy) || !v->source.valid()) return false;
   PyObject* now = v->as<LazyVariable>()->object.get();
   tr.guard_identity(v->source, now);

@@ -334,7 +334,32 @@ static bool is_factory(PyObject* fn) {
   return found == 1;
 }
 
+// Functions whose results hold whatever is there, but for what deterministic algorithms fill it with: then eager calls
+// make them. That mode is part of the state that an entry is for.
+static bool is_filled(PyObject* fn) {
+  static const std::vector<PyObject*> uninitialised = [] {
+    std::vector<PyObject*> all;
+    auto take = [&](PyObject* of, const char* name) {
+      if (PyObject* f = native::attr(Ground::fixed(), of, name)) all.push_back(f);
+      PyErr_Clear();
+    };
+    for (const char* name : {"empty", "empty_like", "empty_strided", "empty_permuted"}) take(library().torch, name);
+    for (const char* name : {"new_empty", "new_empty_strided"})
+      take(reinterpret_cast<PyObject*>(library().tensor), name);
+    return all;
+  }();
+  if (std::find(uninitialised.begin(), uninitialised.end(), fn) == uninitialised.end()) return false;
+  auto on = [](pytorch::Name name) {
+    Ref r = Ref::steal(PyObject_CallNoArgs(pytorch::get(name)));
+    PyErr_Clear();
+    return r.get() == Py_True;
+  };
+  return on(pytorch::Name::get_deterministic_algorithms) &&
+         on(pytorch::Name::get_deterministic_fill_uninitialized_memory);
+}
+
 Variable* RealCalls::call_torch(PyObject* fn, const Args& args) {
+  if (is_filled(fn)) tr_.unsupported("uninitialised memory that deterministic algorithms fill");
   if (tr_.torch_functions.overrides(args)) return tr_.host.call_overridden(fn, args);
   if (Variable* drawn = call_with_generator(tr_, fn, args)) return drawn;
   if (tr_.torch_functions.device() && is_factory(fn)) {

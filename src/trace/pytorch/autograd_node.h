@@ -1,6 +1,7 @@
 // Nodes of PyTorch's autograd graph, which its versions hold by shared_ptr or by intrusive_ptr, and what they keep.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -31,6 +32,13 @@ inline const void* version_counter(const at::Tensor& t) {
   const void* counter = nullptr;
   std::memcpy(&counter, &t.unsafeGetTensorImpl()->version_counter(), sizeof counter);
   return counter;
+}
+
+// How many tensors count writes together with this one, itself and what autograd keeps among them. Not of inference
+// tensors, which count none.
+inline uint32_t count_with(const at::Tensor& t) {
+  auto* counter = static_cast<c10::intrusive_ptr_target*>(const_cast<void*>(version_counter(t)));
+  return static_cast<uint32_t>(c10::raw::intrusive_ptr::use_count(counter));
 }
 
 }  // namespace braze::pytorch

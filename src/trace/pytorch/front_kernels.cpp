@@ -24,6 +24,7 @@ void install_front_kernels() {
   install_softshrink();
   install_copy();
   install_views();
+  install_geometry();
   install_open_sizes();
 }
 

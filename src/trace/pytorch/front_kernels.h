@@ -45,4 +45,12 @@ void install_open_sizes();
 // open sizes without a batch.
 void install_views();
 
+// A tensor with views, or that is one, changes its geometry in place (t_, unsqueeze_, ...), or ends its history
+// (detach_), outside of the graph where gradients flow.
+void install_geometry();
+
+// In inference mode operators without a schema of views are taken apart as under autograd. Not part of
+// install_front_kernels(), since it takes milliseconds: called before fakes meet the mode, or tensors that it made.
+void take_composites_apart();
+
 }  // namespace braze::pytorch
