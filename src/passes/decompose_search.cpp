@@ -90,7 +90,11 @@ void histc(Builder& b) {
 }  // namespace
 
 DecomposeRule search_rule(Op op) {
-  return op == Op::isin_Tensor_Tensor || op == Op::isin_Tensor_Scalar ? is_in : nullptr;
+  switch (op) {
+    case Op::isin_Tensor_Tensor:
+    case Op::isin_Tensor_Scalar: return is_in;
+    default: return nullptr;
+  }
 }
 
 std::span<const NamedRule> search_rules() {
