@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "graph/forbidden_score.h"
+
 namespace braze::launch {
 namespace {
 
@@ -79,19 +81,19 @@ class Rows {
   bool all_equal(const char* first, int64_t elements) const {
     return std::memcmp(first, first + element_, static_cast<size_t>((elements - 1) * element_)) == 0;
   }
-  // What a score is given by it: nothing, or so much that no weight is left, as passes/causal_masks.cpp has it.
+  // What a score is given by it: nothing, or so much that no weight is left.
   bool says(const char* element, bool yes) const {
-    auto number = [&](auto x, double low) {
+    auto number = [&](auto x, DType dtype) {
       std::memcpy(&x, element, sizeof x);
       const auto value = static_cast<double>(x);
-      return yes ? value == 0 : value <= low;
+      return yes ? value == 0 : value <= graph::forbidden_score(dtype);
     };
     switch (type_) {
       case at::kBool: return *element == (yes ? 1 : 0);
-      case at::kHalf: return number(at::Half(), -65504);
-      case at::kBFloat16: return number(at::BFloat16(), -65504);
-      case at::kFloat: return number(0.0F, -1e30);
-      default: return number(0.0, -1e30);
+      case at::kHalf: return number(at::Half(), DType::F16);
+      case at::kBFloat16: return number(at::BFloat16(), DType::BF16);
+      case at::kFloat: return number(0.0F, DType::F32);
+      default: return number(0.0, DType::F64);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "graph/forbidden_score.h"
 #include "passes/element_formula.h"
 
 namespace braze::passes {
@@ -24,10 +25,6 @@ constexpr Form kForms[] = {
     {Op::_scaled_dot_product_cudnn_attention, 0, 3, 6},
     {Op::_scaled_dot_product_cudnn_attention_backward, 1, 8, 14},
 };
-
-// What takes a key out by being added to its score: the weight is 0 then, whatever other scores there are. Of half
-// types it is the lowest number of float16, which PyTorch itself adds for cuDNN where a mask of truths forbids.
-double low(DType dtype) { return size_of(dtype) == 2 ? -65504 : -1e30; }
 
 class CausalMasks {
  public:
@@ -71,9 +68,9 @@ class CausalMasks {
     if (type.dtype != DType::Bool) {
       const auto [yes, no] = *found->numbers;
       if (yes == 0 && no == 0) return Allows::All;
-      if (no == 0 && yes <= low(type.dtype))
+      if (no == 0 && yes <= graph::forbidden_score(type.dtype))
         allowed = formulas_.negated(allowed);
-      else if (yes != 0 || no > low(type.dtype))
+      else if (yes != 0 || no > graph::forbidden_score(type.dtype))
         return std::nullopt;
     }
     if (a_.known(allowed) == true || a_.is_const(allowed, 1)) return Allows::All;

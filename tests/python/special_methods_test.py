@@ -106,6 +106,18 @@ def test_a_member_and_a_tensor():
     calls(lambda x: x * Mode.A, raise_k)
 
 
+@pytest.mark.parametrize("left", [1, 2.5, "text", b"bytes", 1j])
+@pytest.mark.parametrize("base", [int, float, str])
+def test_members_that_are_numbers_or_texts_on_the_right(base, left):
+    class Both(base, enum.Enum):
+        A = base(2)
+
+    Both.__radd__ = noted("radd")
+    calls(lambda x: (x + 1, left + Both.A), raise_k)
+    if base is not str:
+        calls(lambda x: x + Both.A, raise_k)
+
+
 def test_what_the_code_wrote_before_is_seen():
     def f(x):
         STATE["k"] = 50

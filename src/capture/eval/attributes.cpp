@@ -8,16 +8,12 @@
 #include "capture/vars/all.h"
 
 namespace braze::capture {
-namespace {
 
-// Nothing is read of these but who they are.
 bool is_in_c(PyObject* o) {
   PyTypeObject* t = Py_TYPE(o);
   return o == Py_None || t == &PyWrapperDescr_Type || t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type ||
          t == &PyGetSetDescr_Type || t == &PyMemberDescr_Type || PyCFunction_Check(o);
 }
-
-}  // namespace
 
 Variable* Attributes::written_on_type(PyTypeObject* type, PyObject* name) {
   if (writes_.empty() || !type->tp_mro) return nullptr;

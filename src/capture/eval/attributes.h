@@ -15,6 +15,9 @@ struct TypeInfo {
   PyObject* getattr = nullptr;       // __getattr__, if any (borrowed)
 };
 
+// An attribute of a class of which nothing is read but who it is.
+bool is_in_c(PyObject* attribute);
+
 class Attributes {
  public:
   explicit Attributes(Translator& tr) : tr_(tr) {}

@@ -146,10 +146,14 @@ Variable* arrays(Binary& x) {
   return array_operator(x.tr, x.tr.intern_text(name), {x.a, x.b});
 }
 
-// Whether a class has a special method of the program's; that it has none, or which of the library's, is guarded.
-bool has_own(Translator& tr, PyTypeObject* type, const char* method) {
-  PyObject* f = tr.attributes.lookup_on_type(type, tr.intern(method), nullptr);
-  return f && !is_library_method(f);
+// Whether a number or tensor on the left has an answer for one on the right, so that the right one's class is not
+// asked.
+bool takes_number(Variable* a, Variable* b) {
+  PyTypeObject *left = a->type(), *right = b->type();
+  const bool integer = PyType_IsSubtype(right, &PyLong_Type), real = integer || PyType_IsSubtype(right, &PyFloat_Type);
+  if (a->is(Kind::Tensor) || PyType_IsSubtype(left, &PyFloat_Type)) return real;
+  if (PyType_IsSubtype(left, &PyComplex_Type)) return real || PyType_IsSubtype(right, &PyComplex_Type);
+  return integer && PyType_IsSubtype(left, &PyLong_Type);
 }
 
 // Members of enumerations compute as their class says.
@@ -169,12 +173,10 @@ Variable* members(Binary& x) {
     if (Variable* r = try_special(tr, b, x.row.reflected, a)) return r;
   if (left)
     if (Variable* r = try_special(tr, a, x.row.method, b)) return r;
-  // What is a number, too, the left one takes as that.
-  PyObject* value = constant_of(b);
-  const bool number = value && (PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value));
   if (right && !right_first && unlike) {
-    if (number && !left && !in_place) return nullptr;
-    if (!number)
+    const bool answered = takes_number(a, b);
+    if (answered && !left && !in_place) return nullptr;
+    if (!answered)
       if (Variable* r = try_special(tr, b, x.row.reflected, a)) return r;
   }
   if (!left && !in_place && !right_first && !unlike) return nullptr;

@@ -81,9 +81,14 @@ bool user_class(Variable* v) {
 }
 
 bool is_library_method(PyObject* f) {
-  PyTypeObject* t = Py_TYPE(f);
-  return f == Py_None || t == &PyWrapperDescr_Type || t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type ||
-         t == &PyGetSetDescr_Type || PyCFunction_Check(f) || (PyFunction_Check(f) && of_library(f));
+  if (Py_TYPE(f) == &PyMemberDescr_Type) return false;  // what the object holds there is the program's
+  return is_in_c(f) || (PyFunction_Check(f) && of_library(f));
+}
+
+bool has_own(Translator& tr, PyTypeObject* type, const char* method) {
+  if (is_fixed_type(type)) return false;
+  PyObject* f = tr.attributes.lookup_on_type(type, tr.intern(method), nullptr);
+  return f && !is_library_method(f);
 }
 
 static bool is_order(std::string_view method) {

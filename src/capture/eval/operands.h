@@ -46,6 +46,8 @@ bool user_class(Variable* v);
 bool not_implemented(Variable* v);
 // Whether what a class has under a name is a method in C, or a function of the standard library's or PyTorch's.
 bool is_library_method(PyObject* f);
+// Whether a class has a special method of the program's; that it has none, or which of the library's, is guarded.
+bool has_own(Translator& tr, PyTypeObject* type, const char* method);
 // The content of an object whose class derives from a container or number; else the object.
 Variable* content(Variable* v);
 // Whether an object of the program's class leaves this method to a class in C that has an answer for the other, so that

@@ -306,8 +306,7 @@ std::vector<Variable*> Protocols::as_sequence(Variable* v) {
 
 bool Protocols::is_subclass(PyObject* derived, PyObject* cls) {
   if (PyType_Check(derived)) tr_.attributes.guard_bases(reinterpret_cast<PyTypeObject*>(derived));
-  if (PyType_Check(cls) && !is_fixed_type(Py_TYPE(cls)) &&
-      !is_library_method(tr_.attributes.lookup_on_type(Py_TYPE(cls), tr_.intern("__subclasscheck__"), nullptr)))
+  if (PyType_Check(cls) && has_own(tr_, Py_TYPE(cls), "__subclasscheck__"))
     tr_.unsupported(std::string("a subclass of ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name +
                     ", whose metaclass has a __subclasscheck__");
   if (PyTuple_Check(cls)) {

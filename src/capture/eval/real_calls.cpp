@@ -150,8 +150,7 @@ void RealCalls::check_methods(Variable* v, Methods methods) {
   PyTypeObject* type = v->type();
   if ((!v->is(Kind::Constant) && !v->is(Kind::Real)) || is_fixed_type(type) || tr_.is_made_class(type)) return;
   auto look = [&](const char* name) {
-    PyObject* f = tr_.attributes.lookup_on_type(type, tr_.intern(name), nullptr);
-    if (f && !is_library_method(f))
+    if (has_own(tr_, type, name))
       tr_.unsupported(Reason::UnknownFunction,
                       std::string("a C function on ") + v->describe() + ", whose class has a " + name);
   };

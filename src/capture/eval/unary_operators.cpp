@@ -1,7 +1,6 @@
 #include <opcode.h>
 
 #include "capture/eval/checks.h"
-#include "capture/eval/library_objects.h"
 #include "capture/eval/operands.h"
 #include "capture/vars/tensor_float.h"
 
@@ -27,12 +26,7 @@ Variable* Protocols::unary_op(Opcode op, Variable* v) {
   if (v->is(Kind::Tensor))
     return tr_.attributes.tensor_operator(method, {v}), tr_.real.call_torch(operator_function(name), Args{{v}, {}});
   if (v->is(Kind::Sym) && (op == Opcode::UnaryInvert || !small_int(v))) v = tr_.real.specialised(v);
-  auto own = [&] {  // of a member of an enumeration
-    PyObject* f =
-        is_fixed_type(v->type()) ? nullptr : tr_.attributes.lookup_on_type(v->type(), tr_.intern(method), nullptr);
-    return f && !is_library_method(f);
-  };
-  if (is_plain(v) && !user_number(v) && !own()) {
+  if (is_plain(v) && !user_number(v) && !has_own(tr_, v->type(), method)) {
     Ref r = Ref::steal(op == Opcode::UnaryNegative   ? PyNumber_Negative(plain(v))
                        : op == Opcode::UnaryPositive ? PyNumber_Positive(plain(v))
                                                      : PyNumber_Invert(plain(v)));
