@@ -18,6 +18,26 @@ bool of_library(DType d) {
          (d == DType::F16 && host_has_halves());
 }
 
+// How the result of groups lies on the CPU that one of no groups would give `format`; of `sizes`, filters `w`. Kernels
+// outside the library compute groups one by one and put these together, where planes of one element in groups of one
+// channel count as contiguous. To them the library leaves filters of one element in small batches where there is one
+// thread: that is not known here.
+std::optional<int8_t> format_of_groups(const Call& c, const TensorType& w, const Sizes& sizes, int8_t format) {
+  auto groups = c.integer(8);
+  if (groups == 1) return format;
+  if (!groups) return std::nullopt;
+  sym::ExprArena& arena = c.arena();
+  TensorType group = c.fresh(w, w.dtype, sizes);
+  group.sizes[1] = arena.floordiv(group.sizes[1], arena.constant(*groups));
+  group.strides = format_strides(arena, group.sizes, format);
+  const int8_t apart = suggested_format(c, group).value_or(format);
+  if (apart == format || !of_library(w.dtype)) return apart;
+  const bool may_be_left =
+      w.dtype == DType::F32 && arena.range(sizes[0]).lo < 16 &&
+      std::all_of(w.sizes.begin() + 2, w.sizes.end(), [&](Expr n) { return arena.is_const(n, 1); });
+  return may_be_left ? std::nullopt : std::optional(format);
+}
+
 // Three dimensions on the CPU, which eager sees as planes of one row, of the operand made contiguous: the result lies
 // as that of the planes. These may count as channels-last where a size is 1.
 Types along_a_line(const Call& c, const TensorType& x, const TensorType& w, Sizes sizes) {
@@ -34,13 +54,13 @@ Types along_a_line(const Call& c, const TensorType& x, const TensorType& w, Size
     if (!format && !(open && is_contiguous(arena, x) && is_contiguous(arena, w))) return std::nullopt;
     last = last || format.value_or(0);
   }
-  // Other kernels put the groups' results together.
-  if (last && !of_library(x.dtype) && c.integer(8) != 1) return std::nullopt;
   TensorType t = c.fresh(x, x.dtype, std::move(sizes));
   if (last) {
     Sizes plane = t.sizes;
     plane.insert(plane.begin() + 2, arena.constant(1));
-    t.strides = format_strides(arena, plane, 2);
+    auto format = format_of_groups(c, w, plane, 2);
+    if (!format) return std::nullopt;
+    t.strides = format_strides(arena, plane, *format);
     t.strides.erase(t.strides.begin() + 2);
   }
   return one(std::move(t));
@@ -87,7 +107,10 @@ Types convolution(const Call& c) {
                 : x->device.type == DeviceType::CPU ? x->dim() == 4 || (volume && of_library(x->dtype))
                                                     : false;
     if (!kept) return std::nullopt;
-    t.strides = format_strides(arena, t.sizes, volume ? 3 : 2);
+    std::optional<int8_t> format = volume ? 3 : 2;
+    if (x->device.type == DeviceType::CPU) format = format_of_groups(c, *w, t.sizes, *format);
+    if (!format) return std::nullopt;
+    t.strides = format_strides(arena, t.sizes, *format);
   } else if (x->dim() != 4 && !(is_contiguous(arena, *x) && is_contiguous(arena, *w))) {
     return std::nullopt;
   }

@@ -6,7 +6,6 @@ EXCEPTIONS = {
     "test_copy.TestCopy.test_deepcopy_dont_memo_immutable": "gap: the memo of deepcopy is kept in another form than the copy module's",
     "test_copy.TestCopy.test_deepcopy_keepalive": "gap: the memo of deepcopy is kept in another form than the copy module's",
     "test_enumerate.TestReversed.test_len": "gap: length_hint of a reversed() whose sequence raises in __len__",
-    "test_isinstance.TestIsInstanceIsSubclass.test_isinstance_recursion_limit": "gap: a recursion inside of isinstance ends at another depth",
     "test_super.TestSuper.test___classcell___expected_behaviour": "gap: __classcell__ stays in the namespace that a metaclass was given",
     "test_call.TestPEP590.test_setvectorcall": "gap: the vectorcall of a function that C code has replaced",
     "test_call.TestPEP590.test_setvectorcall_load_attr_specialization_deopt": "gap: the vectorcall of a function that C code has replaced",

@@ -401,8 +401,17 @@ ROW_BY_ROW = {
     "index_fill of a part": (lambda x: x.index_fill(0, torch.tensor([3]), 1.0), torch.randn(8, 12).t()[::2, ::2]),
     "index_fill of a tensor": (lambda x: x.index_fill(0, torch.tensor([3]), torch.tensor(1.0)), X),
     "conv1d": (lambda x: F.conv1d(x, torch.ones(2, 4, 1)), LINE),
-    "conv1d of groups": (lambda x: F.conv1d(x, torch.ones(4, 1, 1), groups=4), LINE),
+    "conv1d of groups": (lambda x: F.conv1d(x, torch.ones(4, 1, 1), groups=4), LINE.repeat(6, 1, 1)),
+    "conv1d of groups of two": (lambda x: F.conv1d(x, torch.ones(4, 2, 1), groups=2), LINE),
     "conv1d of doubles": (lambda x: F.conv1d(x, torch.ones(4, 1, 1, dtype=x.dtype), groups=4), LINE.double()),
+    "conv2d of doubles": (
+        lambda x: F.conv2d(x, torch.ones(4, 1, 1, 1, dtype=x.dtype), groups=4),
+        LINE.double()[..., None],
+    ),
+    "conv2d of a few doubles": (
+        lambda x: F.conv2d(x, torch.ones(4, 2, 1, 1, dtype=x.dtype), groups=2),
+        LINE.double()[..., None],
+    ),
     "conv1d of a turned one": (lambda x: F.conv1d(x, torch.ones(2, 4, 3)), torch.randn(2, 5, 4).transpose(1, 2)),
     "conv_transpose1d": (lambda x: F.conv_transpose1d(x, torch.ones(4, 2, 3)), LINE),
 }

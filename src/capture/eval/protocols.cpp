@@ -32,6 +32,16 @@ PyObject* real_of(Variable* v) {
   }
 }
 
+// One level of tuples in tuples of classes, against Python's limit of recursion.
+struct Level {
+  Level(Translator& tr, const char* where) {
+    if (Py_EnterRecursiveCall(where)) tr.raise_current();
+  }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+  ~Level() { Py_LeaveRecursiveCall(); }
+};
+
 // Whether every object of this class with this value is the same object.
 bool one_per_value(PyObject* o) {
   PyTypeObject* t = Py_TYPE(o);
@@ -310,6 +320,7 @@ bool Protocols::is_subclass(PyObject* derived, PyObject* cls) {
     tr_.unsupported(std::string("a subclass of ") + reinterpret_cast<PyTypeObject*>(cls)->tp_name +
                     ", whose metaclass has a __subclasscheck__");
   if (PyTuple_Check(cls)) {
+    Level level(tr_, " in __subclasscheck__");
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cls); ++i)
       if (is_subclass(derived, PyTuple_GET_ITEM(cls, i))) return true;
     return false;
@@ -337,6 +348,7 @@ void Protocols::guard_registrations(PyObject* cls) {
 bool Protocols::is_instance(Variable* v, PyObject* cls) {
   v = tr_.force(v);
   if (PyTuple_Check(cls)) {
+    Level level(tr_, " in __instancecheck__");
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(cls); ++i)
       if (is_instance(v, PyTuple_GET_ITEM(cls, i))) return true;
     return false;
