@@ -171,9 +171,13 @@ void geometric(HostCall& c) {
   Draws u(c);
   c.each([&](const Dims&) { return std::max(1.0, std::ceil(std::log1p(-u.next()) / std::log1p(-c.number(1)))); });
 }
-// (self, noise, lower, upper, training): a slope is drawn for each element, and 1 where it is positive.
+// (self, noise, lower, upper, training): a slope is drawn for each element, and 1 where it is positive; outside of
+// training the mean slope, and the noise as it was.
 void rrelu(HostCall& c) {
-  BRAZE_CHECK(c.flag(4), "slopes are drawn in training alone");
+  if (!c.flag(4)) {
+    c.unary([&](double v) { return v > 0 ? v : v * (c.number(2) + c.number(3)) / 2; });
+    return c.give(1, c.tensor(1).data);
+  }
   Draws u(c);
   Numbers slopes, out;
   for (double v : c.tensor(0).data) {

@@ -125,6 +125,11 @@ Types factory_types(const Call& c) {
       t->push_back(std::move(mask));
       return t;
     }
+    case Op::rrelu_with_noise_functional: {
+      const auto* noise = c.tensor(1);
+      if (!x || !noise || !is_floating(x->dtype)) return std::nullopt;
+      return std::vector{c.fresh(*x, x->dtype, x->sizes), c.fresh(*noise, noise->dtype, noise->sizes)};
+    }
     case Op::bernoulli: case Op::bernoulli_p: return copy_of(true);
     default: return std::nullopt;
   }

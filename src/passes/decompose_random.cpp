@@ -43,12 +43,16 @@ void geometric(Builder& b) {
   b.set(0, b.call(Op::clamp_min, {b.unary(Op::ceil, tries), b.k(1)}));
 }
 
-// (self, noise, lower, upper, training, generator): the result, and the slopes that were drawn.
+// (self, noise, lower, upper, training, generator): the result, and the slopes that were drawn; outside of training the
+// mean slope, and the noise as it was.
 void rrelu(Builder& b) {
-  no_generator(b, 5);
   ValueId x = b.tensor(0);
-  if (!b.flag(4)) throw NoRule{};
   double lower = b.number(2), upper = b.number(3);
+  if (!b.flag(4)) {
+    b.set(0, b.where(b.call(Op::gt_Scalar, {x, b.k(0)}), x, b.mul(x, (lower + upper) / 2)));
+    return b.set(1, b.tensor(1));
+  }
+  no_generator(b, 5);
   if (!(lower <= upper)) throw NoRule{};
   ValueId slope = b.cast(b.add(b.mul(drawn(b, Op::rand), upper - lower), lower), b.type(x).dtype);
   slope = b.where(b.call(Op::le_Scalar, {x, b.k(0)}), slope, 1.0);

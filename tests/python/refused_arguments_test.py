@@ -37,6 +37,7 @@ REFUSED = {
     "an infinite shrinkage": (lambda x, t: F.softshrink(x, float("inf")), X, CLASSES),
     "a negative shrinkage": (lambda x, t: F.softshrink(x, -1.0), X, CLASSES),
     "a shrinkage beyond the dtype": (lambda x, t: F.hardshrink(x, 1e39), X, CLASSES),
+    "windows of integers": (lambda x, t: F.max_pool1d(t[None], 2), X, CLASSES),
     "65 dimensions": (lambda x, t: torch.amax(x.view([1] * 65 + [4, 5]), 0), X, CLASSES),
 }
 

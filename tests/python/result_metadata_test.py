@@ -413,6 +413,9 @@ ROW_BY_ROW = {
         LINE.double()[..., None],
     ),
     "conv1d of a turned one": (lambda x: F.conv1d(x, torch.ones(2, 4, 3)), torch.randn(2, 5, 4).transpose(1, 2)),
+    "windows of a turned one": (lambda x: F.max_pool1d(x, 2), torch.randn(2, 5, 4).transpose(1, 2)),
+    "rrelu": (F.rrelu, X),
+    "rrelu in training": (lambda x: F.rrelu(x.abs(), training=True), X),
     "conv_transpose1d": (lambda x: F.conv_transpose1d(x, torch.ones(4, 2, 3)), LINE),
 }
 

@@ -22,6 +22,7 @@ void install_front_kernels() {
   install_symbolic_matmul();
   install_clamp();
   install_softshrink();
+  install_max_pool1d();
   install_copy();
   install_views();
   install_geometry();

@@ -35,6 +35,9 @@ void install_clamp();
 // aten::softshrink of 16-bit floats on the CPU takes lambda as this PyTorch's kernel does.
 void install_softshrink();
 
+// aten::max_pool1d of what asks for no gradient, on the CPU, refuses integers and gives contiguous results.
+void install_max_pool1d();
+
 // What is written to a lazily conjugated or negated fake keeps its bits.
 void install_copy();
 
