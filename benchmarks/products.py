@@ -59,27 +59,30 @@ def sets(m, features, shapes):
     return [first] + [one() for _ in range(min(7, max(1, (160 << 20) // size)))]
 
 
-def milliseconds(f, args, seconds=0.25):
-    """Median of a call, replayed from a CUDA Graph of one call for each set of arguments: without the host's time."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for a in args * 3:
-            f(*a)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = [f(*a) for a in args]
-    times = []
+def milliseconds(functions, args, seconds=0.75):
+    """Median of a call of each, replayed in turn from CUDA Graphs of one call for each set of arguments: without the host's time,
+    and as warm as the others."""
+    replays, kept = [], []
+    for f in functions:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for a in args * 3:
+                f(*a)
+        torch.cuda.synchronize()
+        replays.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(replays[-1]):
+            kept.append([f(*a) for a in args])
+    times = [[] for _ in functions]
     end = time.monotonic() + seconds
-    while len(times) < 5 or (time.monotonic() < end and len(times) < 200):
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        first.record()
-        graph.replay()
-        last.record()
-        last.synchronize()
-        times.append(first.elapsed_time(last) / len(args))
+    while len(times[0]) < 5 or (time.monotonic() < end and len(times[0]) < 200):
+        for replay, mine in zip(replays, times):
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            first.record()
+            replay.replay()
+            last.record()
+            last.synchronize()
+            mine.append(first.elapsed_time(last) / len(args))
     del kept
-    return statistics.median(times)
+    return [statistics.median(t) for t in times]
 
 
 def layers():
@@ -93,13 +96,13 @@ def layers():
             with torch.no_grad():
                 default = braze.compile(f, fullgraph=True, dynamic=False)
                 tuned = braze.compile(f, fullgraph=True, dynamic=False, mode="max-autotune-no-cudagraphs")
-                before = len(braze._C._tuned_products())
+                before = len(braze._C._tuned())
                 start = time.monotonic()
                 tuned(*args[0])
                 torch.cuda.synchronize()
                 first = time.monotonic() - start
-                found = braze._C._tuned_products()[before:]
-                ms = [milliseconds(g, args) for g in (f, default, tuned)]
+                found = [r for r in braze._C._tuned()[before:] if "product" in r]
+                ms = milliseconds((f, default, tuned), args)
             ratios.append(ms[0] / ms[2])
             least = min(least, ms[1] / ms[2])
             chosen = "; ".join(f"{r['chosen']} of {len(r['ways'])}" for r in found)
@@ -125,7 +128,7 @@ def library():
         "with bias and gelu in the library": lambda: torch.ops.aten._addmm_activation(b, x, w.t(), use_gelu=True),
         "gelu alone": lambda: F.gelu(y, approximate="tanh"),
     }.items():
-        print(f"8192x{D} @ {D}x{4 * D}, {name}: {milliseconds(lambda: f(), [[]]):.4f} ms", flush=True)
+        print(f"8192x{D} @ {D}x{4 * D}, {name}: {milliseconds([lambda: f()], [[]])[0]:.4f} ms", flush=True)
 
 
 TILES = [
@@ -171,7 +174,7 @@ def tile(config, answer):
     run()
     out = memory[made["outputs"][0][0]].view(8192, 4 * D)
     off = float((out[:512].float() - gelu(args[0][:512], *args[1:]).float()).abs().max())
-    answer.put(f"{k['label']}: {milliseconds(run, [[]]):.4f} ms, off by {off:.4f}")
+    answer.put(f"{k['label']}: {milliseconds([run], [[]])[0]:.4f} ms, off by {off:.4f}")
 
 
 def tiles():

@@ -1,5 +1,6 @@
 """The extension, as the package's own modules use it. Nothing of it is public."""
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,7 @@ def counters(clear: bool, /) -> dict[str, Any]: ...
 def cache_files() -> tuple[str, list[str]]:
     """The folder, empty where there is none; paths of what this process used of it."""
 
+def let_go(reference: weakref.ref[Any], /) -> None: ...
 def set_listener(listener: Callable[[str, int, str, str, dict[str, Any] | None], None] | None, /) -> None: ...
 def overflow_errors() -> dict[str, str]:
     """By the name of a floating dtype: what eager's kernels on a CPU say of a number that it cannot hold."""

@@ -37,6 +37,9 @@ from ._api import (  # noqa: E402
     is_compiling,
     reset,
 )
+from ._swap import install as _watch_swaps  # noqa: E402
+
+_watch_swaps()
 
 # What many programs never ask for is imported where it is asked for: importing braze is part of the start of each process.
 if _typing.TYPE_CHECKING:

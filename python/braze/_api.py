@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import functools
 import importlib.util
@@ -94,16 +95,18 @@ def compile(
     recompile_limit: at most so many versions of code that begins at one place; calls that would need another run uncompiled, with a
         warning, or raise RuntimeError with fullgraph=True. None: no limit; the 64 used last are kept.
     """
-    if fullgraph not in (True, False):
+    if not _is_bool(fullgraph):
         raise TypeError(f"fullgraph: a bool is expected, not {fullgraph!r}")
-    if dynamic not in (None, False, True):
+    if dynamic is not None and not _is_bool(dynamic):
         raise TypeError(f"dynamic: None or a bool is expected, not {dynamic!r}")
-    if mode is not None and mode not in MODES:
-        raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
+    if not _is_bool(disable):
+        raise TypeError(f"disable: a bool is expected, not {disable!r}")
     if name is not None and not isinstance(name, str):
         raise TypeError(f"name: a str is expected, not {name!r}")
-    if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 1):
-        raise ValueError(f"recompile_limit: None or an int from 1 on is expected, not {recompile_limit!r}")
+    if name is not None and ("\0" in name or not _is_unicode(name)):
+        raise ValueError(f"name: text that UTF-8 can say, without null characters, is expected, not {name!r}")
+    if recompile_limit is not None and (type(recompile_limit) is not int or not 1 <= recompile_limit < 2**31):
+        raise ValueError(f"recompile_limit: None or an int from 1 to {2**31 - 1} is expected, not {recompile_limit!r}")
     options = with_mode(options, mode)
     if (
         isinstance(options, dict)
@@ -126,8 +129,20 @@ def compile(
     return _compile(f, *settings)
 
 
+def _is_bool(value):
+    return isinstance(value, int) and value in (0, 1)
+
+
+def _is_unicode(text):
+    return all(not 0xD800 <= ord(c) < 0xE000 for c in text)
+
+
 def with_mode(options, mode):
     """The options that a mode stands for, and those given, which win."""
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"no mode {mode!r}; accepted: {', '.join(MODES)}")
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options: a dict is expected, not {options!r}")
     meant = {"fuse": False, "rng": "eager"} if mode == "lite" else {}
     if mode in ("reduce-overhead", "max-autotune"):
         meant["cuda_graphs"] = True
@@ -174,6 +189,13 @@ def _compile(f, backend, fullgraph, dynamic, options, recompile_limit, name):
     return functools.update_wrapper(make(through), f, updated=())
 
 
+class _Unannounced:
+    __slots__ = ()
+
+    def __init_subclass__(cls, **arguments):
+        pass
+
+
 def _compile_module(module, make):
     """An object of a subclass of the module's class, on the module's own __dict__, whose call is compiled."""
     call = type(module).__call__
@@ -195,7 +217,11 @@ def _compile_module(module, make):
         "__deepcopy__": lambda self, memo: _compile_module(copy.deepcopy(module, memo), make),
     }
     cls = type(module)
-    compiled = object.__new__(type(cls)(cls.__name__, (cls,), body))
+    # Not a class of the program's: what it does when one is made (a metaclass, __init_subclass__) is not done for it.
+    made = type.__new__(type(cls), cls.__name__, (_Unannounced, cls), body)
+    if isinstance(made, abc.ABCMeta):
+        abc._abc_init(made)
+    compiled = object.__new__(made)
     object.__setattr__(compiled, "__dict__", module.__dict__)
     return compiled
 
@@ -289,6 +315,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     recursive: whether compiled callables that the function calls run as they are, too. reason: told with the graph break that a
         call of it from compiled code is."""
+    if not _is_bool(recursive):
+        raise TypeError(f"recursive: a bool is expected, not {recursive!r}")
     if reason is not None and not isinstance(reason, str):
         raise TypeError(f"reason: a str is expected, not {reason!r}")
     if fn is None:

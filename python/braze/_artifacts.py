@@ -5,6 +5,7 @@ import os
 import re
 import tempfile
 import zipfile
+import zlib
 
 from . import _C
 
@@ -38,7 +39,7 @@ def load_cache_artifacts(artifacts: bytes) -> int:
     try:
         with zipfile.ZipFile(io.BytesIO(artifacts)) as z:
             files = [(name, z.read(name)) for name in z.namelist()]
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
         files = [("", b"")]
     if any(not re.fullmatch(r"\w[\w.-]*\.o", name) or data[:8] != b"BRAZEOBJ" for name, data in files):
         raise ValueError("braze.load_cache_artifacts takes the bytes of save_cache_artifacts(); these are others")

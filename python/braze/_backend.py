@@ -3,7 +3,7 @@
 import torch
 
 from . import _C
-from ._api import with_mode
+from ._api import _switched_off, with_mode
 
 
 def backend(gm, example_inputs, *, options=None, mode=None):
@@ -15,4 +15,6 @@ def backend(gm, example_inputs, *, options=None, mode=None):
     options = with_mode(options, mode)
     if isinstance(gm, torch.fx.GraphModule):
         gm.code  # its forward is made when somebody asks for it
+    if _switched_off():
+        return gm.forward
     return _C.compile(type(gm).forward, gm, False, None, False, None, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import threading
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ._api import compile, disable, reset
+from ._api import _backend, compile, disable, reset
 from ._control import allow_in_graph, assume_constant_result, set_stance, substitute_in_graph
 
 _lock = threading.Lock()
@@ -105,8 +106,16 @@ def _compile(
     registry = sys.modules.get("torch._dynamo.backends.registry")  # where nobody loaded it, nobody set a default
     if backend is None and hasattr(registry, "get_default_backend"):
         backend = registry.get_default_backend()
+    if options is not None and not (isinstance(options, Mapping) and all(isinstance(k, str) for k in options)):
+        raise TypeError(f"options: a dict by names is expected, not {options!r}")
     if backend in (None, "inductor"):
         backend = "braze"
+    elif backend != "braze":
+        # Another backend is told of both, as by torch.compile.
+        told = {"mode": mode if mode != "default" else None, "options": options or None}
+        told = {k: v for k, v in told.items() if v is not None}
+        if told:
+            backend, mode = functools.partial(_backend(backend), **told), None
     return compile(
         model,
         fullgraph=fullgraph,
@@ -118,6 +127,9 @@ def _compile(
         name=name,
         recompile_limit=recompile_limit,
     )
+
+
+_compile.__name__ = _compile.__qualname__ = "compile"
 
 
 def _set_stance(

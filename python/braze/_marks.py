@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -21,13 +20,19 @@ def mark_dynamic(
             mark_dynamic(tensor, d, min=min, max=max)
         return
     dim = _marked_dim(tensor, dim)
+    for name, bound in (("min", min), ("max", max)):
+        if bound is not None and (type(bound) is not int or bound < 0):
+            raise ValueError(f"mark_dynamic: {name} takes None or an int from 0 on, not {bound!r}")
+    if min is not None and max is not None and min > max:
+        raise ValueError(f"mark_dynamic: min={min} is greater than max={max}")
+    size = tensor.shape[dim]
+    if (min is not None and size < min) or (max is not None and size > max):
+        raise ValueError(f"mark_dynamic: the size is {size}, which is not from min={min} to max={max}")
     _marks(tensor, "_dynamo_dynamic_indices").add(dim)
     _marks(tensor, "_dynamo_static_indices").discard(dim)
     ranges = _marks(tensor, "_dynamo_dynamic_range")
     ranges.difference_update([r for r in ranges if r.dim == dim])
     if min is not None or max is not None:
-        if min is not None and max is not None and min > max:
-            raise ValueError(f"mark_dynamic: min={min} is greater than max={max}")
         ranges.add(_DimRange(dim, min, max))
 
 
@@ -48,11 +53,11 @@ def mark_unbacked(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...]) 
         _marks(tensor, "_dynamo_static_indices").discard(d)
 
 
-def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) -> None:
+def mark_static(tensor: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None = None) -> None:
     """Asks that the size of `tensor` in dimension `dim` (or several; None: all) is compiled as it is, whatever varied before."""
     if dim is None:
-        dim = range(tensor.dim())
-    for d in dim if isinstance(dim, Iterable) else (dim,):
+        dim = list(range(tensor.dim()))
+    for d in dim if isinstance(dim, (list, tuple)) else (dim,):
         d = _marked_dim(tensor, d)
         _marks(tensor, "_dynamo_static_indices").add(d)
         _marks(tensor, "_dynamo_dynamic_indices").discard(d)
@@ -77,6 +82,8 @@ def _marks(tensor, name):
 def _marked_dim(tensor, dim):
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"a tensor is expected, not {type(tensor).__name__}")
+    if type(dim) is not int:
+        raise TypeError(f"a dimension is an int, and several a list or a tuple of such, not {dim!r}")
     if not -tensor.dim() <= dim < tensor.dim():
         raise IndexError(f"dimension {dim} of a tensor with {tensor.dim()} dimensions")
     return dim % tensor.dim()

@@ -31,6 +31,7 @@ std::string set_log_topics(const std::string& topics) {
   std::istringstream in(topics);
   std::string word, unknown;
   while (std::getline(in, word, ',')) {
+    std::erase(word, ' ');
     bool known = word.empty();
     for (size_t i = 0; i < std::size(kTopicNames); ++i)
       if (word == kTopicNames[i]) {

@@ -314,12 +314,21 @@ PyObject* hook(PyObject* module, PyObject* name) {
   return Py_XNewRef(found);
 }
 
+// let_go(weakref): compiled code forgets the object if it made the reference.
+PyObject* let_go(PyObject*, PyObject* weakref) {
+  if (!PyWeakref_CheckRef(weakref))
+    return PyErr_Format(PyExc_TypeError, "a weak reference is expected, not %R", weakref);
+  capture::let_go(weakref);
+  Py_RETURN_NONE;
+}
+
 PyMethodDef functions[] = {{"_make_leaf", make_leaf, METH_O, nullptr},
                            {"_mark_consumed", mark_consumed, METH_O, nullptr},
                            {"check_options", check_options, METH_O, nullptr},
                            {"has_cpp_compiler", has_cpp_compiler, METH_NOARGS, nullptr},
                            {"compile", compile, METH_VARARGS, nullptr},
                            {"record", record, METH_VARARGS, nullptr},
+                           {"let_go", let_go, METH_O, nullptr},
                            {"compilations", compilations, METH_O, nullptr},
                            {"speeds", speeds, METH_O, nullptr},
                            {"reset", reset, METH_NOARGS, nullptr},

@@ -68,7 +68,7 @@ std::optional<Options> options_from(PyObject* dict) {
   if (no_caches) o.disk_cache = false;
   if (!dict || dict == Py_None) return o;
   if (!PyDict_Check(dict)) {
-    PyErr_SetString(PyExc_TypeError, "options: a dict is expected");
+    PyErr_Format(PyExc_TypeError, "options: a dict is expected, not %R", dict);
     return std::nullopt;
   }
   std::string accepted;
@@ -78,8 +78,13 @@ std::optional<Options> options_from(PyObject* dict) {
   PyObject *key, *value;
   Py_ssize_t pos = 0;
   while (PyDict_Next(dict, &pos, &key, &value)) {
-    const char* k = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : nullptr;
-    std::string name = k ? k : "?";
+    const char* name_of_key = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : nullptr;
+    if (!name_of_key) {
+      PyErr_Clear();
+      PyErr_Format(PyExc_TypeError, "options: names are expected, not %R; accepted: %s", key, accepted.c_str());
+      return std::nullopt;
+    }
+    const std::string name = name_of_key;
     bool known = false;
 #define BRAZE_OPTION(type, field, init, text)                                                                     \
   if (name == #field) {                                                                                           \

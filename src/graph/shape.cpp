@@ -105,6 +105,8 @@ std::optional<bool> Call::equal(Expr a, Expr b) const {
   if (a == b) return true;
   auto x = arena().as_const(a), y = arena().as_const(b);
   if (x && y) return *x == *y;
+  if (context.decide && x == 1) return context.decide->is_one(b);
+  if (context.decide && y == 1) return context.decide->is_one(a);
   return known(arena().eq(a, b));
 }
 
@@ -177,7 +179,7 @@ std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, cons
       continue;
     }
     if (!decide) return std::nullopt;
-    auto equal = decide->decide(arena.eq(x, y));
+    auto equal = cx == 1 ? decide->is_one(y) : cy == 1 ? decide->is_one(x) : decide->decide(arena.eq(x, y));
     if (!equal) {  // a size that only the run knows is not broadcast
       decide->assume(arena.eq(x, y),
                      {"RuntimeError",
@@ -188,9 +190,9 @@ std::optional<Sizes> broadcast_sizes(sym::ExprArena& arena, const Sizes& a, cons
     }
     if (*equal) {
       if (cy) x = y;
-    } else if (decide->decide(arena.eq(x, arena.constant(1))) == true) {
+    } else if (decide->is_one(x) == true) {
       x = y;
-    } else if (decide->decide(arena.eq(y, arena.constant(1))) != true) {
+    } else if (decide->is_one(y) != true) {
       return std::nullopt;
     }
   }

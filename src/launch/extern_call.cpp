@@ -269,11 +269,11 @@ class BoxedCall : public ExternCall {
     if (packed_) packed_->replace(stack);
     if (mask_) mask_->leave_out(stack);
     std::vector<at::Tensor> copies = copy_written(stack);
+    if (writes_inputs_) note_inputs_written(true);  // also by an operator that raises then
     if (convolution_)
       convolution_->run(*op_, stack);
     else
       op_->callBoxed(stack);
-    if (writes_inputs_) note_inputs_written(true);
     if (writes_outputs_) {
       stack.clear();
     } else {

@@ -92,6 +92,19 @@ bool ShapeEnv::decide(Expr condition) {
   return holds;
 }
 
+bool ShapeEnv::decide_one(Expr size) {
+  if (!decide(arena_->eq(size, arena_->constant(1)))) return false;
+  if (!arena_->as_const(simplify(size))) pin(size);
+  return true;
+}
+
+void ShapeEnv::pin(Expr e) {
+  std::vector<Expr> symbols;
+  arena_->collect_symbols(simplify(e), symbols);
+  for (Expr s : symbols)
+    if (has_hint(s)) decide(arena_->eq(simplify(s), arena_->constant(hint(s))));
+}
+
 // The comparison a < b or a <= b as an expression that is at most zero.
 static Expr at_most_zero_form(ExprArena& arena, Expr comparison) {
   Expr e = arena.sub(arena.operands(comparison)[0], arena.operands(comparison)[1]);
@@ -328,14 +341,6 @@ void ShapeEnv::learn_equal(Expr a, Expr b) {
     if (arena_->contains(by, symbol)) continue;
     return replace(symbol, by);
   }
-  // A size that is 1 is another kind of dimension, and is to be written as 1 from now on: what it is computed from is
-  // fixed.
-  Expr one = arena_->constant(1);
-  if (a != one && b != one) return;
-  std::vector<Expr> symbols;
-  arena_->collect_symbols(a == one ? b : a, symbols);
-  for (Expr s : symbols)
-    if (has_hint(s)) decide(arena_->eq(simplify(s), arena_->constant(hint(s))));
 }
 
 void ShapeEnv::learn_remainder(Expr e, Expr divisor, int64_t rest) {

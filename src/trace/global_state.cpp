@@ -46,6 +46,8 @@ std::atomic<bool> gpu_matters{false};
 
 bool dispatch_mode_active() { return c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 
+bool recorded_by_jit() { return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Tracer); }
+
 bool below_autograd() {
   return c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
          c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset);

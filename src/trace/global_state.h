@@ -6,6 +6,8 @@ namespace braze::trace {
 
 // Whether a TorchDispatchMode is on: it wants to see every operator that runs.
 bool dispatch_mode_active();
+// Whether torch.jit.trace records the operators of this thread.
+bool recorded_by_jit();
 // Whether operators on this thread record no history although grad mode is on, since they are below autograd (as in
 // `__torch_dispatch__`).
 bool below_autograd();

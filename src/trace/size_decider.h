@@ -19,6 +19,11 @@ class SizeDecider final : public graph::Decider {
     if (auto truth = env_.known(condition)) return truth;
     return env_.has_hint(env_.simplify(condition)) ? std::optional(env_.decide(condition)) : std::nullopt;
   }
+  std::optional<bool> is_one(sym::Expr size) override {
+    auto one = decide(env_.arena().eq(size, env_.arena().constant(1)));
+    if (one == true && !env_.arena().as_const(env_.simplify(size))) env_.pin(size);
+    return one;
+  }
   std::optional<bool> usually(sym::Expr condition) override { return env_.usually(condition); }
   void assume(sym::Expr condition, const sym::Failure& failure) override {
     if (decide(condition) != true) pending_.emplace_back(condition, failure);

@@ -41,13 +41,8 @@ int64_t SizeNode::fixed(Expr e) const {
     throw_graph_break(Reason::UnbackedDecision, "the value of " + env_->explain(e));
   }
   decide(arena().eq(e, arena().constant(value)));
-  if (!arena().as_const(
-          env_->simplify(e))) {  // no rule of arithmetic tells what its symbols must be then: they stay as they are
-    std::vector<Expr> symbols;
-    arena().collect_symbols(e, symbols);
-    for (Expr s : symbols)
-      if (env_->has_hint(s)) decide(arena().eq(env_->simplify(s), arena().constant(env_->hint(s))));
-  }
+  // Where no rule of arithmetic tells what its symbols must be then, they stay as they are.
+  if (!arena().as_const(env_->simplify(e))) env_->pin(e);
   return value;
 }
 
@@ -117,8 +112,31 @@ c10::SymNode SizeNode::floordiv(const c10::SymNode& o) { return binary(Type::Int
 c10::SymNode SizeNode::mod(const c10::SymNode& o) { return binary(Type::Int, &ExprArena::mod, o); }
 c10::SymNode SizeNode::sym_min(const c10::SymNode& o) { return binary(Type::Int, &ExprArena::min, o); }
 c10::SymNode SizeNode::sym_max(const c10::SymNode& o) { return binary(Type::Int, &ExprArena::max, o); }
-c10::SymNode SizeNode::eq(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::eq, o); }
-c10::SymNode SizeNode::ne(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::ne, o); }
+// What messages of PyTorch's own functions say of a size is the size that the recorded call has.
+std::string SizeNode::str() {
+  if (type_ == Type::Float) return std::to_string(number_);
+  if (!env_->has_hint(expr())) return arena().print(expr());
+  return type_ == Type::Bool ? (hint() ? "True" : "False") : std::to_string(hint());
+}
+
+// Whoever asks whether a size is 1, which it is here, drops or broadcasts the dimension: it is to be a 1 that is seen.
+void SizeNode::note_one(const c10::SymNode& o) const {
+  if (type_ != Type::Int) return;
+  if (auto* node = dynamic_cast<SizeNode*>(o.get()); node && node->type_ != Type::Int) return;
+  const Expr a = expr(), b = operand(o);
+  for (auto [size, one] : {std::pair(a, b), std::pair(b, a)})
+    if (arena().is_const(one, 1) && !arena().as_const(size) && env_->has_hint(size) && env_->hint(size) == 1)
+      env_->decide_one(size);
+}
+
+c10::SymNode SizeNode::eq(const c10::SymNode& o) {
+  note_one(o);
+  return binary(Type::Bool, &ExprArena::eq, o);
+}
+c10::SymNode SizeNode::ne(const c10::SymNode& o) {
+  note_one(o);
+  return binary(Type::Bool, &ExprArena::ne, o);
+}
 c10::SymNode SizeNode::lt(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::lt, o); }
 c10::SymNode SizeNode::le(const c10::SymNode& o) { return binary(Type::Bool, &ExprArena::le, o); }
 c10::SymNode SizeNode::gt(const c10::SymNode& o) {

@@ -95,7 +95,7 @@ class SizeNode final : public c10::SymNodeImpl {
   bool bool_() override { return guard_bool("", 0); }
   int64_t hint() const { return env_->hint(expr()); }
   bool has_hint() override { return type_ == Type::Float || env_->has_hint(expr()); }
-  std::string str() override { return type_ == Type::Float ? std::to_string(number_) : arena().print(expr()); }
+  std::string str() override;
   std::optional<int64_t> constant_int() override;
   std::optional<bool> constant_bool() override;
   std::optional<int64_t> maybe_as_int() override { return constant_int(); }
@@ -109,6 +109,7 @@ class SizeNode final : public c10::SymNodeImpl {
   double real(const c10::SymNode& other) const;
   int64_t fixed(sym::Expr e) const;
   bool decide(sym::Expr condition) const;
+  void note_one(const c10::SymNode& other) const;
   // Whether the strides are those of a dense tensor whose dimensions, outermost first, are `order`.
   c10::SymNode dense_in_order(c10::ArrayRef<c10::SymNode> sizes, c10::ArrayRef<c10::SymNode> strides,
                               const std::vector<size_t>& order) const;

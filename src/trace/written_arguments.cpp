@@ -260,6 +260,17 @@ bool is_same_view(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) 
   return ta.dtype == tb.dtype && ta.sizes == tb.sizes && ta.strides == tb.strides && ta.offset == tb.offset;
 }
 
+// Whether an index makes a view.
+bool is_basic(PyObject* index) {
+  if (PyTuple_Check(index)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(index); ++i)
+      if (PyTuple_Check(PyTuple_GET_ITEM(index, i)) || !is_basic(PyTuple_GET_ITEM(index, i))) return false;
+    return true;
+  }
+  return index == Py_None || index == Py_Ellipsis || PySlice_Check(index) ||
+         (PyIndex_Check(index) && !PyBool_Check(index) && !THPVariable_Check(index));
+}
+
 // Whether a function written in Python, as those of torch.nn.functional, is called with inplace=True.
 bool is_told_to_write(PyObject* fn, PyObject* const* args, size_t nargs, PyObject* kwargs) {
   if (kwargs && PyDict_GetItemString(kwargs, "inplace") == Py_True) return true;
@@ -294,7 +305,12 @@ WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const
     return;
   }
   const std::string_view does = written_by(c_function_name(fn));
-  if (does.empty() || !nargs || !THPVariable_Check(args[0])) return;
+  if (does.empty() || !nargs) return;
+  if (PyList_Check(args[0]) || PyTuple_Check(args[0])) {  // all of a list: torch._foreach_add_ and its like
+    for_each_tensor(args[0], [&](const at::Tensor& t) { written_.emplace_back(t); });
+    return;
+  }
+  if (!THPVariable_Check(args[0])) return;
   const at::Tensor& written = THPVariable_Unpack(args[0]);
   if (!unwrap_fake(written)) return;
   if (does == "set" || does == "resize_as" || does == "requires_grad") return;
@@ -303,7 +319,10 @@ WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const
   // These take what they are given as it is.
   constexpr std::string_view kCopies[] = {"copy", "fill", "resize", "zero", "setitem"};
   if (std::ranges::find(kCopies, does) == std::end(kCopies)) tensor_ = written;
-  if (does == "setitem") return;  // which of its elements are written is not known here
+  if (does == "setitem") {  // indices that are tensors, which make no view, are not looked at
+    is_read_ = nargs == 3 && is_basic(args[1]) && is_read_by_item(args[0], args[1], args[2]);
+    return;
+  }
   const bool operation = !c_function_name(fn).ends_with('_') || c_function_name(fn).starts_with("__");
   const bool by_element = operation || does == "copy" || is_by_element(does);
   auto look = [&](const at::Tensor& t) {
@@ -315,6 +334,17 @@ WrittenOperand::WrittenOperand(Recorder& recorder, PyObject* fn, PyObject* const
   for (size_t i = 1; i < nargs; ++i) for_each_tensor(args[i], look);
   PyObject *key, *value;
   for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) for_each_tensor(value, look);
+}
+
+bool WrittenOperand::is_read_by_item(PyObject* written, PyObject* index, PyObject* value) const {
+  const at::Tensor* read = THPVariable_Check(value) ? &THPVariable_Unpack(value) : nullptr;
+  if (!read || !unwrap_fake(*read) || storage_of(*read) != storage_of(THPVariable_Unpack(written))) return false;
+  PyObject* part = PyObject_GetItem(written, index);
+  if (!part) return PyErr_Clear(), false;
+  const FakeTensor *into = unwrap_fake(THPVariable_Unpack(part)), *from = unwrap_fake(*read);
+  const bool is_read = into && !is_same_view(recorder_, *from, *into) && overlap(recorder_, *from, *into);
+  Py_DECREF(part);
+  return is_read;
 }
 
 bool WrittenOperand::is_refused(const graph::Graph& graph, size_t first) const {

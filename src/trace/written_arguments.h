@@ -68,6 +68,8 @@ class WrittenOperand {
   }
 
  private:
+  bool is_read_by_item(PyObject* written, PyObject* index, PyObject* value) const;
+
   Recorder& recorder_;
   at::Tensor tensor_;  // undefined: none is written, or takes any dtype
   std::vector<WrittenTensor> written_;

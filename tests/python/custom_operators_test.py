@@ -288,3 +288,20 @@ def test_a_fake_kernel_that_names_no_device():
     c = Counted(lambda x: make_image(x) * 2, fullgraph=True)
     assert torch.equal(c(torch.ones(5, dtype=torch.int64)), torch.full((2, 3, 4), 10.0))
     assert c.count == 1
+
+
+@torch.library.custom_op("braze_test::bump_and_raise", mutates_args={"x"})
+def bump_and_raise(x: torch.Tensor) -> None:
+    x.add_(1)
+    raise ValueError("after the write")
+
+
+def test_an_operator_that_writes_and_raises_runs_once():
+    def fn(x):
+        bump_and_raise(x)
+        return x * 2
+
+    x = torch.zeros(3)
+    with pytest.raises(ValueError, match="after the write"):
+        braze.compile(fn)(x)
+    assert x.tolist() == [1, 1, 1]

@@ -457,3 +457,30 @@ def test_reductions_of_everything_over_an_open_length(fn):
         x = torch.linspace(-0.001, 0.001, n)
         got = compiled(x)
         same(fn(x.double()).to(got.dtype), got, tol=2e-2 if got.dtype == torch.bfloat16 else 1e-5)
+
+
+PARTS_OF_ONE = {
+    "chunk": lambda x: x.chunk(2, -1)[-1] + x,
+    "every second": lambda x: x[:, 1::2] * x,
+    "upper half": lambda x: torch.where(x > 0, x[:, (x.shape[1] + 1) // 2 :], x),
+    "copy_": lambda x: torch.zeros_like(x).copy_(x.chunk(2, 0)[-1]),
+    "squeeze": lambda x: x[:, x.shape[1] // 2 :].squeeze(-1).sum(-1),
+    "view": lambda x: x.reshape(-1)[: x.shape[0] * x.shape[1] - 3].view(1, -1) + x,
+}
+
+
+@pytest.mark.parametrize("name", PARTS_OF_ONE)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_part_that_turns_out_to_be_one_is_broadcast(name, dynamic):
+    """Its size is computed from open sizes: it is 1 for some of them only."""
+    fn = PARTS_OF_ONE[name]
+    compiled = braze.compile(fn, dynamic=dynamic)
+    ran = 0
+    for shape in ((3, 2), (2, 2), (3, 3), (2, 3), (4, 4), (3, 1), (3, 5), (4, 2), (2, 3)):
+        x = torch.randn(shape)
+        want, got = outcome(fn, (x,), {}), outcome(compiled, (x,), {})
+        assert got[0] == want[0], (shape, want, got)
+        if want[0] == "returned":
+            torch.testing.assert_close(got[1], want[1])
+            ran += 1
+    assert ran > 2

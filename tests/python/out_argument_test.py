@@ -169,3 +169,35 @@ def test_functions_of_several_operators(name):
         assert torch.equal(want, got)
         same, out = braze.compile(inside, fullgraph=True)(x)
         assert same and torch.equal(out, want)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y: torch._foreach_add_([y], 1),
+        lambda y: torch._foreach_mul_((y,), [y]),
+        lambda y: torch._foreach_zero_([y]),
+        lambda y: torch._foreach_lerp_([y], [y * 2], 0.5),
+    ],
+)
+def test_lists_that_are_written_keep_their_gaps(write):
+    def fn(y):
+        write(y)
+        y.reshape(-1).mul_(2)  # of a copy: there are gaps
+        return y.stride(), y.is_contiguous()
+
+    a, b = (torch.arange(24.0).view(2, 12)[:, :3] for _ in range(2))
+    assert braze.compile(fn)(a) == fn(b) == ((12, 1), False)
+    assert torch.equal(a, b)
+
+
+def test_items_that_overlap_what_is_put_there():
+    def fn(y):
+        y[1:] = y[1:]
+        y[1:] = y[:-1]
+
+    x = torch.arange(9.0).view(3, 3)
+    for f in (fn, braze.compile(fn)):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            f(x)
+    assert torch.equal(x, torch.arange(9.0).view(3, 3))

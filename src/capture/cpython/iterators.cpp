@@ -95,6 +95,8 @@ PyObject* of_dict(PyObject* o, PyTypeObject* t) {
   if (!it->dict) return PyTuple_New(0);
   if (it->size != PyDict_GET_SIZE(it->dict)) return nullptr;
   int part = dict_part(t);
+  // Keys were exchanged: the iterator is going to find that out.
+  if (!(part & kReversed) && behind(it, false) + it->left != it->size) return nullptr;
   return Py_BuildValue("(Oni)", it->dict, behind(it, (part & kReversed) != 0), part);
 }
 
@@ -204,6 +206,11 @@ int dict_part(PyTypeObject* t) {
 
 PyTypeObject* deque_iterator_type() {
   static PyObject* const type = imported("_collections", "_deque_iterator");
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+PyTypeObject* deque_reverse_iterator_type() {
+  static PyObject* const type = imported("_collections", "_deque_reverse_iterator");
   return reinterpret_cast<PyTypeObject*>(type);
 }
 

@@ -30,6 +30,7 @@ int dict_part(PyTypeObject*);
 IteratorFamily iterator_family(PyTypeObject*);
 // Of collections.deque.
 PyTypeObject* deque_iterator_type();
+PyTypeObject* deque_reverse_iterator_type();
 // A new reference. nullptr, without an exception: of no family, or it would raise when it is advanced. Runs no code of
 // the program's.
 PyObject* iterator_content(PyObject* iterator);

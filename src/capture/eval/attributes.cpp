@@ -31,6 +31,7 @@ Variable* Attributes::written_on_type(PyTypeObject* type, PyObject* name) {
 }
 
 void Attributes::write_on_type(PyTypeObject* type, PyObject* name, Variable* value) {
+  if (shown_.count(type)) tr_.unsupported("a class that changes after its dict was asked for");
   tr_.effects.no_effect("changes a class");
   tr_.mutate();
   tr_.keep(Ref::borrow(name));

@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "capture/eval/variable.h"
@@ -48,12 +49,15 @@ class Attributes {
   // Under this name, as classes derived from it see it; nullptr: nothing.
   Variable* written_on_type(PyTypeObject* type, PyObject* name);
   void write_on_type(PyTypeObject* type, PyObject* name, Variable* value);
+  // The code has the class's __dict__, which shows what is written to the class from then on.
+  void note_shown(PyTypeObject* type) { shown_.insert(type); }
 
  private:
   Translator& tr_;
   std::unordered_map<PyTypeObject*, TypeInfo> types_;
   std::unordered_map<PyTypeObject*, size_t> guarded_mros_;  // and the number of guards before
   std::vector<Write> writes_;
+  std::unordered_set<PyTypeObject*> shown_;
 };
 
 }  // namespace braze::capture

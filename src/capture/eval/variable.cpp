@@ -122,6 +122,14 @@ Reg Codegen::reg(Variable* v) {
         throw CannotRebuild{c, "a method of a class that the code defines,"};
   }
   if (v->source.valid()) return v->reg = recipe.load(v->source);
+  if (v->owner && v->is_instance_dict) {
+    static PyObject* get =
+        native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__getattribute__");
+    static PyObject* dict = PyUnicode_InternFromString("__dict__");
+    const Reg of = reg(v->owner);
+    return v->reg = recipe.make(StepKind::Call, {constant(get), of, constant(dict)});
+  }
+  if (v->owner) return v->reg = reg(v->owner);
   if (v->emitting) throw CannotRebuild{v, "a container that contains itself"};
   if (stack_is_low()) throw CannotRebuild{v, "a value that is nested too deeply"};
   v->emitting = true;

@@ -100,6 +100,10 @@ class Variable {
   SourceId source;        // invalid: made in this capture
   uint64_t born = 0;      // ordinal of the instruction that made it
   Reg reg = kNoReg;       // of Codegen
+  // Of what is no object of its own: the object whose content this is (of a subclass of list, dict or set), or whose
+  // __dict__. nullptr: it is one.
+  Variable* owner = nullptr;
+  bool is_instance_dict = false;
 
   // The class that the user's program sees.
   virtual PyTypeObject* type() const = 0;

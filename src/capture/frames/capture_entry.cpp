@@ -127,6 +127,8 @@ class EntryMaker {
     if (trace::dispatch_mode_active())  // it is to see every operator
       return runs_eagerly("a dispatch mode is on",
                           "a dispatch mode (torch.utils._python_dispatch.TorchDispatchMode) is on during the call");
+    if (trace::recorded_by_jit())
+      return runs_eagerly("torch.jit.trace records", "torch.jit.trace records the operators of the call");
     if (trace::below_autograd())
       return runs_eagerly("below autograd", "the call is below autograd (as in __torch_dispatch__)");
     if (trace::below_functionalisation())

@@ -1,5 +1,7 @@
 #include "capture/frames/compilations.h"
 
+#include "capture/guards/death_watch.h"
+
 namespace braze::capture {
 
 namespace {
@@ -13,5 +15,7 @@ Counters& counters() {
 
 void set_listener(Listener l) { g_listener = l; }
 Listener listener() { return g_listener; }
+
+void let_go(PyObject* weakref) { DeathWatch::let_go(weakref); }
 
 }  // namespace braze::capture

@@ -28,4 +28,7 @@ using Listener = void (*)(const UserLine& at, const std::string& name, const Eve
 void set_listener(Listener);  // nullptr: none
 Listener listener();
 
+// Compiled code forgets the object of this weak reference if it made the reference, as when the object ends.
+void let_go(PyObject* weakref);
+
 }  // namespace braze::capture

@@ -32,6 +32,19 @@ PyObject* DeathWatch::tell(PyObject* watch, PyObject* weakref) {
   Py_RETURN_NONE;
 }
 
+void DeathWatch::let_go(PyObject* weakref) {
+  PyObject* callback = reinterpret_cast<PyWeakReference*>(weakref)->wr_callback;
+  if (!callback || !PyCFunction_Check(callback) || PyCFunction_GetFunction(callback) != tell) return;
+  Ref hold = Ref::borrow(callback), reference = Ref::borrow(weakref);
+  PyObject* watch = PyCFunction_GetSelf(callback);
+  Ref::steal(tell(watch, weakref));
+  auto* itself = static_cast<std::shared_ptr<DeathWatch*>*>(PyCapsule_GetPointer(watch, nullptr));
+  if (!*itself || !**itself) return;
+  std::vector<Ref>& held = (**itself)->references_;
+  auto at = std::find_if(held.begin(), held.end(), [&](const Ref& r) { return r.get() == weakref; });
+  if (at != held.end()) *at = {};
+}
+
 bool DeathWatch::add(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (!PyType_SUPPORTS_WEAKREFS(type)) return false;

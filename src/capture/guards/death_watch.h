@@ -23,6 +23,10 @@ class DeathWatch {
   bool add(PyObject* object);
   void clear();
 
+  // As if the object of this weak reference had ended, where a watch made the reference: who needs an object that
+  // nobody refers to weakly asks for it.
+  static void let_go(PyObject* weakref);
+
  private:
   static PyObject* tell(PyObject* watch, PyObject* weakref);
 

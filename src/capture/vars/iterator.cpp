@@ -27,6 +27,13 @@ Reg integer(Codegen& cg, int64_t n) {
 
 PyObject* of(PyTypeObject& t) { return reinterpret_cast<PyObject*>(&t); }
 
+// The iterator that its class in C gives, whatever __iter__ the class of an owner has.
+Reg own_iter(Codegen& cg, Variable* container) {
+  if (!container->owner) return iter_of(cg, cg.reg(container));
+  Ref iter = Ref::steal(native::attr(Ground::fixed(), of(*container->type()), "__iter__"));
+  return builtin_call(cg, iter.get(), {cg.reg(container)});
+}
+
 }  // namespace
 
 void IteratorVariable::advance(Translator& tr) {
@@ -59,7 +66,6 @@ Variable* SequenceIterator::next(Translator& tr) {
   if (done) return nullptr;
   bool live = sequence->is(Kind::List) || sequence->is(Kind::Tuple);
   if (sequence->type() == library().deque && changes != sequence->as<ListVariable>()->changes) {
-    done = true;
     tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
   }
   const auto& from = live ? static_cast<SequenceVariable*>(sequence)->elements : snapshot;
@@ -103,7 +109,8 @@ Reg SequenceIterator::build(Codegen& cg) {
     return advanced(cg, iter_of(cg, cg.reg(sequence)), index);
   }
   if (sequence->is(Kind::List) && !done) {
-    Reg it = iter_of(cg, index ? written(cg, static_cast<SequenceVariable*>(sequence)) : cg.reg(sequence));
+    if (index) written(cg, static_cast<SequenceVariable*>(sequence));
+    Reg it = own_iter(cg, sequence);
     if (index) {
       static PyObject* set_state = native::attr(Ground::fixed(), of(PyListIter_Type), "__setstate__");
       builtin_call(cg, set_state, {it, integer(cg, static_cast<int64_t>(index))});
@@ -204,9 +211,13 @@ Reg DictIterator::build(Codegen& cg) {
   // One that came to its end let go of the dict.
   PyTypeObject* cls = dict->is_ordered_dict() ? library().ordered_dict : &PyDict_Type;
   Reg over = done ? builtin_call(cg, of(*cls), {}) : cg.reg(dict);
-  Reg view = what == What::Keys && !dict->is_ordered_dict() ? over : builtin_call(cg, method.get(), {over});
+  Reg view =
+      what == What::Keys && !dict->is_ordered_dict() && !dict->owner ? over : builtin_call(cg, method.get(), {over});
   return advanced(cg, reversed ? builtin_call(cg, reverse, {view}) : iter_of(cg, view), done ? 0 : index);
 }
+
+SetIterator::SetIterator(SetVariable* set, std::vector<Variable*> elements)
+    : set(set), elements(std::move(elements)), changes(set->changes) {}
 
 Variable* SetIterator::next(Translator& tr) {
   advance(tr);
@@ -215,6 +226,11 @@ Variable* SetIterator::next(Translator& tr) {
     index = 0;
     elements.assign(static_cast<size_t>(set->len(tr)) + 1, nullptr);  // never equal again
     tr.raise(PyExc_RuntimeError, "Set changed size during iteration");
+  }
+  if (changes != set->changes) {
+    // It goes on through the table's places, wherever the elements are now.
+    if (set->elements() != elements) tr.unsupported("a set that changes while it is iterated over");
+    changes = set->changes;
   }
   if (index == elements.size()) {
     done = true;
@@ -229,24 +245,33 @@ bool SetIterator::went_wrong(Translator& tr) {
 
 Reg SetIterator::build(Codegen& cg) {
   if (done) return iter_of(cg, builtin_call(cg, of(PySet_Type), {}));
+  if (changes != set->changes && set->elements() != elements)
+    throw CannotRebuild{this, "an iterator over a set that was changed"};
   if (set->source.valid() ? set->changed : index != 0) {
     // The set that is made anew, or written at the end, may have another order.
     return iter_of(
         cg, cg.recipe.make(StepKind::Tuple, cg.regs({elements.begin() + static_cast<long>(index), elements.end()})));
   }
-  if (set->elements() != elements) throw CannotRebuild{this, "an iterator over a set that was changed"};
-  return advanced(cg, iter_of(cg, cg.reg(set)), index);
+  return advanced(cg, own_iter(cg, set), index);
 }
 
+static bool is_deque(const Variable* v) { return v->type() == library().deque; }
+
 ReversedIterator::ReversedIterator(SequenceVariable* s)
-    : sequence(s), index(static_cast<int64_t>(s->elements.size()) - 1) {}
+    : sequence(s),
+      size(s->elements.size()),
+      index(static_cast<int64_t>(size) - 1),
+      changes(is_deque(s) ? s->as<ListVariable>()->changes : 0) {}
 
 PyTypeObject* ReversedIterator::type() const {
+  if (is_deque(sequence)) return cpython::deque_reverse_iterator_type();
   return sequence->type() == &PyList_Type ? &PyListRevIter_Type : &PyReversed_Type;
 }
 
 Variable* ReversedIterator::next(Translator& tr) {
   advance(tr);
+  if (is_deque(sequence) && changes != sequence->as<ListVariable>()->changes)
+    tr.raise(PyExc_RuntimeError, "deque mutated during iteration");
   if (index < 0 || index >= static_cast<int64_t>(sequence->elements.size())) {
     index = -1;
     done = true;
@@ -257,11 +282,19 @@ Variable* ReversedIterator::next(Translator& tr) {
 
 Reg ReversedIterator::build(Codegen& cg) {
   static PyObject* reverse = native::builtin("reversed");
+  if (is_deque(sequence)) {
+    if (changes != sequence->as<ListVariable>()->changes)
+      throw CannotRebuild{this, "an iterator over a deque that was changed"};
+    return advanced(cg, builtin_call(cg, reverse, {cg.reg(sequence)}),
+                    static_cast<size_t>(static_cast<int64_t>(size) - 1 - index));
+  }
   // One that has come to its end lets go of the sequence.
   if (done)
     return builtin_call(cg, reverse,
                         {cg.recipe.make(type() == &PyListRevIter_Type ? StepKind::List : StepKind::Tuple, {})});
-  Reg it = builtin_call(cg, reverse, {written(cg, sequence)});
+  const Reg self = written(cg, sequence);
+  Ref own = sequence->owner ? Ref::steal(native::attr(Ground::fixed(), of(*sequence->type()), "__reversed__")) : Ref();
+  Reg it = builtin_call(cg, own ? own.get() : reverse, {self});
   if (index + 1 == static_cast<int64_t>(sequence->elements.size()) ||
       (type() != &PyListRevIter_Type && type() != &PyReversed_Type))
     return it;

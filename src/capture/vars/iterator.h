@@ -81,7 +81,7 @@ class DictIterator final : public IteratorVariable {
 // Over a set: likewise.
 class SetIterator final : public IteratorVariable {
  public:
-  SetIterator(SetVariable* set, std::vector<Variable*> elements) : set(set), elements(std::move(elements)) {}
+  SetIterator(SetVariable* set, std::vector<Variable*> elements);
   PyTypeObject* type() const override { return &PySetIter_Type; }
   Variable* next(Translator&) override;
   Reg build(Codegen&) override;
@@ -91,6 +91,7 @@ class SetIterator final : public IteratorVariable {
   std::vector<Variable*> elements;
   size_t index = 0;
   bool done = false;
+  uint64_t changes;  // of the set, when the elements were last what they are
 };
 
 // reversed() of a list (live) or of another sequence whose items are fixed.
@@ -102,7 +103,9 @@ class ReversedIterator final : public IteratorVariable {
   Reg build(Codegen&) override;
   Place place() const override { return {-index, done}; }
   SequenceVariable* sequence;
+  size_t size;        // at first
   int64_t index;      // of the next item
+  uint64_t changes;   // of a deque: as it was at first
   bool done = false;  // it was asked for an item after the last
 };
 

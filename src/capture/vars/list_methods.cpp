@@ -99,7 +99,9 @@ Variable* clear(Translator& tr, ListVariable& l, Args&) {
 }
 
 Variable* reverse(Translator& tr, ListVariable& l, Args&) {
+  const uint64_t changes = l.changes;
   l.change(tr);
+  if (l.type() == library().deque) l.changes = changes;  // its iterators do not mind
   std::reverse(l.elements.begin(), l.elements.end());
   return tr.none();
 }

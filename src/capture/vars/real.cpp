@@ -104,6 +104,7 @@ Variable* class_attribute(Translator& tr, RealVariable* self, PyObject* name) {
       tr.unsupported("the dict of a class");
     PyObject* dict = type_dict(cls);
     if (!tr.attributes.writes().empty()) tr.unsupported("the dict of a class that changes");
+    tr.attributes.note_shown(cls);
     return tr.make<MappingProxyVariable>(tr.force(tr.wrap(dict, tr.sources().constant(dict))));
   }
   SourceId meta_at, at;

@@ -100,6 +100,7 @@ Ref SetVariable::hash_key(Translator& tr) {
 
 void SetVariable::change(Translator& tr) {
   changed = true;
+  ++changes;
   tr.mutate();
   tr.effects.modified(this);
 }

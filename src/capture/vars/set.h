@@ -40,6 +40,7 @@ class SetVariable final : public Variable {
   void add_content(Codegen&, std::vector<Reg>& args);
   void change(Translator&);
   bool changed = false;  // since the capture began
+  uint64_t changes = 0;
   PyTypeObject* cls;
 
  private:
