@@ -108,3 +108,18 @@ torch.testing.assert_close(got, f(x))
         timeout=300,
     )
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_rows_of_other_strides_are_written(dynamic):
+    def fn(x):
+        x.unbind(0)[0].add_(1)
+        for row in x:
+            row.mul_(2)
+
+    compiled = braze.compile(fn, dynamic=dynamic)
+    for make in (lambda: torch.ones(3, 3), lambda: torch.ones(3, 12)[:, :3], lambda: torch.ones(4, 5).t()):
+        a, b = make(), make()
+        compiled(a)
+        fn(b)
+        assert torch.equal(a, b)

@@ -18,8 +18,9 @@ namespace braze::capture {
 namespace {
 
 // Until its end a run changes nothing but the state of generators of random numbers. So one that fails can be made
-// again by the uncompiled code, where that matters: for the exception, of which a check of the graph knows the
-// condition alone, and for effects that come before it. Answers whether it checks anything.
+// again by the uncompiled code: for the exception, of which a check of the graph knows the condition alone, and a
+// kernel no line of the program's, and for effects that come before it. Where that is the traceback alone, not at the
+// price of the generator's state in each call. Answers whether it checks anything.
 bool note_failures(Entry& entry, const graph::Graph& graph) {
   bool checks = false;
   for (const graph::Node& n : graph.nodes()) {
@@ -28,7 +29,8 @@ bool note_failures(Entry& entry, const graph::Graph& graph) {
   }
   auto effect = [](const Step& s) { return s.dst == kNoReg || s.kind == StepKind::Call; };
   const auto& steps = entry.recipe.steps();
-  entry.again_uncompiled = checks || !graph.writebacks.empty() || std::any_of(steps.begin(), steps.end(), effect);
+  entry.again_uncompiled =
+      !entry.random || checks || !graph.writebacks.empty() || std::any_of(steps.begin(), steps.end(), effect);
   return checks;
 }
 

@@ -239,7 +239,8 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     if (e.inference) inference.emplace();
     launch::note_inputs_written(false);
     if (!GraphCall(e, given, symbols).run(outputs.get())) {
-      if (!before || launch::note_inputs_written(false) || PyErr_ExceptionMatches(launch::internal_failure()))
+      if (!before || launch::note_inputs_written(false) || PyErr_ExceptionMatches(launch::internal_failure()) ||
+          !PyErr_ExceptionMatches(PyExc_Exception))
         return Ran::Raised;
       e.run_failures.ended(e.name);
       return before->restore() ? Ran::Uncompiled : Ran::Raised;

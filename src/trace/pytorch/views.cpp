@@ -15,11 +15,12 @@
 namespace braze::pytorch {
 namespace {
 
-// It reads the sizes as numbers. Selects give the same views.
+// It reads sizes and strides as numbers. Selects give the same views.
 std::vector<at::Tensor> unbind(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim) {
   bool open = false;
   if (trace::unwrap_fake(self))
-    for (const c10::SymInt& s : self.sym_sizes()) open = open || s.is_heap_allocated();
+    for (c10::SymIntArrayRef numbers : {self.sym_sizes(), self.sym_strides()})
+      for (const c10::SymInt& s : numbers) open = open || s.is_heap_allocated();
   // Where there are gradients eager refuses such writes, and so does autograd by the operator's own name.
   if (!open || self.dim() == 0 || (self.requires_grad() && at::GradMode::is_enabled()))
     return at::_ops::unbind_int::redispatch(behind_front(keys), self, dim);
