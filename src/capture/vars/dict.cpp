@@ -14,15 +14,6 @@ namespace braze::capture {
 
 namespace {
 
-// As a dict tells keys apart: keys whose hashes differ are never compared (the equality of tensors is not one of
-// objects).
-bool same_key(Translator& tr, PyObject* a, PyObject* b) {
-  if (a == b) return true;
-  int same = PyObject_Hash(a) == PyObject_Hash(b) ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
-  if (same < 0) tr.raise_current();
-  return same == 1;
-}
-
 // Whether Python code says what a key's hash is.
 bool is_compared_by_code(PyObject* key) {
   if (PyTuple_CheckExact(key)) {
@@ -41,7 +32,8 @@ bool is_compared_by_code(PyObject* key) {
 
 }  // namespace
 
-DictVariable::DictVariable(PyTypeObject* t) : Variable(Kind::Dict), cls(t), index_(Ref::steal(PyDict_New())) {}
+DictVariable::DictVariable(PyTypeObject* t)
+    : Variable(Kind::Dict), cls(t), index_(Ref::steal(PyDict_New())), change_at_(Ref::steal(PyDict_New())) {}
 
 DictVariable::DictVariable(PyObject* r, SourceId s, PyTypeObject* t) : DictVariable(t) {
   real = Ref::borrow(r);
@@ -125,9 +117,8 @@ void DictVariable::load(Translator& tr) {
   reindex();
   for (Entry& w : written) {
     Py_ssize_t i = find(tr, w.hash_key.get());
-    bool moved = false;
-    for (const Change& c : changes_)
-      if (same_key(tr, c.hash_key.get(), w.hash_key.get())) moved = c.deleted;
+    const Change* change = change_of(tr, w.hash_key.get());
+    const bool moved = change && change->deleted;
     if (i >= 0 && (!w.value || moved)) {
       entries_.erase(entries_.begin() + i);
       reindex();
@@ -186,19 +177,26 @@ void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool 
     else
       tr.guards().absent(at, tr.line());
   }
-  for (Change& c : changes_)
-    if (same_key(tr, c.hash_key.get(), hash_key)) {
-      c.deleted |= deleted;
-      if (inserted) {
-        // A key that was there keeps its place and itself; one that comes back is the one it comes back by.
-        c.order = next_order_++;
-        c.key = key;
-      }
-      return;
+  if (Change* c = change_of(tr, hash_key)) {
+    c->deleted |= deleted;
+    if (inserted) {
+      // A key that was there keeps its place and itself; one that comes back is the one it comes back by.
+      c->order = next_order_++;
+      c->key = key;
     }
+    return;
+  }
   int original = PyDict_Contains(real.get(), hash_key);
   if (original < 0) tr.raise_current();
+  Ref at = Ref::steal(PyLong_FromSize_t(changes_.size()));
+  if (!at || PyDict_SetItem(change_at_.get(), hash_key, at.get()) < 0) tr.raise_current();
   changes_.push_back({Ref::borrow(hash_key), key, original == 1, deleted, next_order_++});
+}
+
+DictVariable::Change* DictVariable::change_of(Translator& tr, PyObject* hash_key) {
+  PyObject* at = native::item(Ground::made(), change_at_.get(), hash_key);
+  if (!at && PyErr_Occurred()) tr.raise_current();
+  return at ? &changes_[PyLong_AsSize_t(at)] : nullptr;
 }
 
 void DictVariable::change(Translator& tr) {
@@ -382,8 +380,9 @@ void DictVariable::emit_changes(Codegen& cg, Reg self) {
     cg.recipe.effect(StepKind::DictAssign, args);
     return;
   }
-  std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) { return a.order < b.order; });
-  for (const Change& c : changes_) {
+  std::vector<Change> changes = changes_;
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.order < b.order; });
+  for (const Change& c : changes) {
     PyObject* at = native::item(Ground::made(), index_.get(), c.hash_key.get());
     Variable* value = at ? entries_[PyLong_AsSize_t(at)].value : nullptr;
     if (c.original && (c.deleted || !value)) cg.recipe.effect(StepKind::DelItem, {self, cg.reg(c.key)});

@@ -82,10 +82,12 @@ class DictVariable final : public Variable {
     uint64_t order;  // of the insertion that counts
   };
   void note(Translator&, PyObject* hash_key, Variable* key, bool deleted, bool inserted);
+  Change* change_of(Translator&, PyObject* hash_key);  // nullptr: none
 
   bool loaded_ = true;
   bool rewrite_ = false;  // the order changed in a way that only writing everything restores
   std::vector<Change> changes_;
+  Ref change_at_;                                            // hash_key -> position in changes_
   std::vector<std::pair<PyObject*, Variable*>> attributes_;  // of an OrderedDict that was made here
   uint64_t next_order_ = 0;
 };
