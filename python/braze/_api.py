@@ -265,7 +265,7 @@ def _backend(backend):
     raise TypeError(f"backend: a name or a callable on (GraphModule, example_inputs) is expected, not {backend!r}")
 
 
-def _eager(gm, example_inputs):
+def _eager(gm, example_inputs, **ignored):  # torch.compile's takes mode and options, too
     return gm.forward
 
 

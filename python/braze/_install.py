@@ -112,8 +112,7 @@ def _compile(
         backend = "braze"
     elif backend != "braze":
         # Another backend is told of both, as by torch.compile.
-        told = {"mode": mode if mode != "default" else None, "options": options or None}
-        told = {k: v for k, v in told.items() if v is not None}
+        told = {k: v for k, v in (("mode", mode if mode != "default" else None), ("options", options)) if v}
         if told:
             backend, mode = functools.partial(_backend(backend), **told), None
     return compile(

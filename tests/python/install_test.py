@@ -159,3 +159,19 @@ def test_generate_compiles_itself():
         got = model.generate(ids, compile_config=config, **kw)
     assert torch.equal(got, want)
     assert isinstance(model._compiled_call, _C.Compiled) and _C.compilations(model._compiled_call) >= 1
+
+
+def test_another_backend_is_told_of_mode_and_options():
+    told = []
+
+    def backend(gm, example_inputs, **given):
+        told.append(given)
+        return gm.forward
+
+    x = torch.ones(2)
+    with braze.install():
+        torch.compile(lambda x: x + 1, backend=backend, options={"a": 1})(x)
+        torch.compile(lambda x: x + 2, backend=backend, mode="reduce-overhead")(x)
+        torch.compile(lambda x: x + 3, backend=backend)(x)
+        assert torch.equal(torch.compile(lambda x: x + 4, backend="eager", mode="reduce-overhead")(x), x + 4)
+    assert told == [{"options": {"a": 1}}, {"mode": "reduce-overhead"}, {}]
