@@ -59,7 +59,7 @@ def sets(m, features, shapes):
     return [first] + [one() for _ in range(min(7, max(1, (160 << 20) // size)))]
 
 
-def milliseconds(functions, args, seconds=0.75):
+def milliseconds(functions, args, seconds=0.25):
     """Median of a call of each, replayed in turn from CUDA Graphs of one call for each set of arguments: without the host's time,
     and as warm as the others."""
     replays, kept = [], []
@@ -72,7 +72,7 @@ def milliseconds(functions, args, seconds=0.75):
         with torch.cuda.graph(replays[-1]):
             kept.append([f(*a) for a in args])
     times = [[] for _ in functions]
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * len(functions)
     while len(times[0]) < 5 or (time.monotonic() < end and len(times[0]) < 200):
         for replay, mine in zip(replays, times):
             first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))

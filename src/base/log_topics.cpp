@@ -31,7 +31,8 @@ std::string set_log_topics(const std::string& topics) {
   std::istringstream in(topics);
   std::string word, unknown;
   while (std::getline(in, word, ',')) {
-    std::erase(word, ' ');
+    word.erase(0, word.find_first_not_of(' '));
+    word.erase(word.find_last_not_of(' ') + 1);
     bool known = word.empty();
     for (size_t i = 0; i < std::size(kTopicNames); ++i)
       if (word == kTopicNames[i]) {

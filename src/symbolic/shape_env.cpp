@@ -92,12 +92,6 @@ bool ShapeEnv::decide(Expr condition) {
   return holds;
 }
 
-bool ShapeEnv::decide_one(Expr size) {
-  if (!decide(arena_->eq(size, arena_->constant(1)))) return false;
-  if (!arena_->as_const(simplify(size))) pin(size);
-  return true;
-}
-
 void ShapeEnv::pin(Expr e) {
   std::vector<Expr> symbols;
   arena_->collect_symbols(simplify(e), symbols);

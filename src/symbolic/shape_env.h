@@ -74,10 +74,8 @@ class ShapeEnv {
   int64_t hint(Expr e) const;
   // The truth of a condition under the hints, recorded as a fact unless it is provable. Throws Undecidable.
   bool decide(Expr condition);
-  // Whether a size is 1, decided so. One that is, another kind of dimension, is the constant 1 from then on: where no
-  // rule of arithmetic says what its symbols must be, they stay as they are. Throws Undecidable.
-  bool decide_one(Expr size);
-  // Gives all symbols of an expression the values of their hints.
+  // Of what was decided to have one value: it is a constant from then on. Where no rule of arithmetic says what its
+  // symbols must be, they get the values of their hints.
   void pin(Expr e);
   // The truth for all values that the facts and assumptions leave; nullopt: not known.
   std::optional<bool> known(Expr condition);

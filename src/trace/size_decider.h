@@ -21,7 +21,7 @@ class SizeDecider final : public graph::Decider {
   }
   std::optional<bool> is_one(sym::Expr size) override {
     auto one = decide(env_.arena().eq(size, env_.arena().constant(1)));
-    if (one == true && !env_.arena().as_const(env_.simplify(size))) env_.pin(size);
+    if (one == true) env_.pin(size);
     return one;
   }
   std::optional<bool> usually(sym::Expr condition) override { return env_.usually(condition); }

@@ -41,8 +41,7 @@ int64_t SizeNode::fixed(Expr e) const {
     throw_graph_break(Reason::UnbackedDecision, "the value of " + env_->explain(e));
   }
   decide(arena().eq(e, arena().constant(value)));
-  // Where no rule of arithmetic tells what its symbols must be then, they stay as they are.
-  if (!arena().as_const(env_->simplify(e))) env_->pin(e);
+  env_->pin(e);
   return value;
 }
 
@@ -125,8 +124,10 @@ void SizeNode::note_one(const c10::SymNode& o) const {
   if (auto* node = dynamic_cast<SizeNode*>(o.get()); node && node->type_ != Type::Int) return;
   const Expr a = expr(), b = operand(o);
   for (auto [size, one] : {std::pair(a, b), std::pair(b, a)})
-    if (arena().is_const(one, 1) && !arena().as_const(size) && env_->has_hint(size) && env_->hint(size) == 1)
-      env_->decide_one(size);
+    if (arena().is_const(one, 1) && !arena().as_const(size) && env_->has_hint(size) && env_->hint(size) == 1) {
+      env_->decide(arena().eq(size, one));
+      env_->pin(size);
+    }
 }
 
 c10::SymNode SizeNode::eq(const c10::SymNode& o) {

@@ -260,14 +260,18 @@ bool is_same_view(Recorder& recorder, const FakeTensor& a, const FakeTensor& b) 
   return ta.dtype == tb.dtype && ta.sizes == tb.sizes && ta.strides == tb.strides && ta.offset == tb.offset;
 }
 
-// Whether an index makes a view.
+// Whether an index makes a view, by numbers that are known.
 bool is_basic(PyObject* index) {
   if (PyTuple_Check(index)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(index); ++i)
       if (PyTuple_Check(PyTuple_GET_ITEM(index, i)) || !is_basic(PyTuple_GET_ITEM(index, i))) return false;
     return true;
   }
-  return index == Py_None || index == Py_Ellipsis || PySlice_Check(index) ||
+  if (PySlice_Check(index)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(index);
+    return is_basic(slice->start) && is_basic(slice->stop) && is_basic(slice->step);
+  }
+  return index == Py_None || index == Py_Ellipsis ||
          (PyIndex_Check(index) && !PyBool_Check(index) && !THPVariable_Check(index));
 }
 

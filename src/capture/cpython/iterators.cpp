@@ -95,9 +95,10 @@ PyObject* of_dict(PyObject* o, PyTypeObject* t) {
   if (!it->dict) return PyTuple_New(0);
   if (it->size != PyDict_GET_SIZE(it->dict)) return nullptr;
   int part = dict_part(t);
+  const Py_ssize_t passed = behind(it, (part & kReversed) != 0);
   // Keys were exchanged: the iterator is going to find that out.
-  if (!(part & kReversed) && behind(it, false) + it->left != it->size) return nullptr;
-  return Py_BuildValue("(Oni)", it->dict, behind(it, (part & kReversed) != 0), part);
+  if (passed + it->left != it->size) return nullptr;
+  return Py_BuildValue("(Oni)", it->dict, passed, part);
 }
 
 PyObject* reduced(PyObject* o) { return PyObject_CallMethod(o, "__reduce__", nullptr); }

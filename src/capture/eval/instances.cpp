@@ -71,16 +71,12 @@ Variable* builtin_new(Translator& tr, PyTypeObject* cls, PyObject*, Args& args) 
   if (PyType_IsSubtype(cls, &PyDict_Type)) {
     if (PyType_IsSubtype(cls, k.default_dict)) tr.unsupported("a subclass of defaultdict");
     o->base = tr.make<DictVariable>(PyType_IsSubtype(cls, k.ordered_dict) ? k.ordered_dict : &PyDict_Type);
-    o->base->owner = o;
-    return o;
-  }
-  if (PyType_IsSubtype(cls, &PyList_Type)) {
+  } else if (PyType_IsSubtype(cls, &PyList_Type)) {
     o->base = tr.list({});
-    o->base->owner = o;
-    return o;
-  }
-  if (PyType_IsSubtype(cls, &PySet_Type)) {
+  } else if (PyType_IsSubtype(cls, &PySet_Type)) {
     o->base = tr.make<SetVariable>();
+  }
+  if (o->base) {
     o->base->owner = o;
     return o;
   }

@@ -32,8 +32,7 @@ bool is_compared_by_code(PyObject* key) {
 
 }  // namespace
 
-DictVariable::DictVariable(PyTypeObject* t)
-    : Variable(Kind::Dict), cls(t), index_(Ref::steal(PyDict_New())), change_at_(Ref::steal(PyDict_New())) {}
+DictVariable::DictVariable(PyTypeObject* t) : Variable(Kind::Dict), cls(t), index_(Ref::steal(PyDict_New())) {}
 
 DictVariable::DictVariable(PyObject* r, SourceId s, PyTypeObject* t) : DictVariable(t) {
   real = Ref::borrow(r);
@@ -188,12 +187,14 @@ void DictVariable::note(Translator& tr, PyObject* hash_key, Variable* key, bool 
   }
   int original = PyDict_Contains(real.get(), hash_key);
   if (original < 0) tr.raise_current();
+  if (!change_at_) change_at_ = Ref::steal(PyDict_New());
   Ref at = Ref::steal(PyLong_FromSize_t(changes_.size()));
   if (!at || PyDict_SetItem(change_at_.get(), hash_key, at.get()) < 0) tr.raise_current();
   changes_.push_back({Ref::borrow(hash_key), key, original == 1, deleted, next_order_++});
 }
 
 DictVariable::Change* DictVariable::change_of(Translator& tr, PyObject* hash_key) {
+  if (changes_.empty()) return nullptr;
   PyObject* at = native::item(Ground::made(), change_at_.get(), hash_key);
   if (!at && PyErr_Occurred()) tr.raise_current();
   return at ? &changes_[PyLong_AsSize_t(at)] : nullptr;
@@ -388,6 +389,12 @@ void DictVariable::emit_changes(Codegen& cg, Reg self) {
     if (c.original && (c.deleted || !value)) cg.recipe.effect(StepKind::DelItem, {self, cg.reg(c.key)});
     if (value) cg.recipe.effect(StepKind::SetItem, {self, cg.reg(c.key), cg.reg(value)});
   }
+}
+
+DictVariable* instance_dict_of(Translator& tr, Variable* owner) {
+  DictVariable* dict = tr.dict();
+  dict->owner = owner, dict->is_instance_dict = true;
+  return dict;
 }
 
 DictVariable* dict_behind(Translator& tr, Variable* v) {

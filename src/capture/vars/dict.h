@@ -87,13 +87,15 @@ class DictVariable final : public Variable {
   bool loaded_ = true;
   bool rewrite_ = false;  // the order changed in a way that only writing everything restores
   std::vector<Change> changes_;
-  Ref change_at_;                                            // hash_key -> position in changes_
+  Ref change_at_;  // hash_key -> position in changes_; none while that is empty
   std::vector<std::pair<PyObject*, Variable*>> attributes_;  // of an OrderedDict that was made here
   uint64_t next_order_ = 0;
 };
 
 // The dict that an object's or a function's __dict__ is, also where that is an instance of a subclass of dict.
 DictVariable* dict_behind(Translator&, Variable* v);
+// The __dict__ of an object or function that the code makes.
+DictVariable* instance_dict_of(Translator&, Variable* owner);
 
 // A types.MappingProxyType of a dict: the dict without the ways to change it.
 class MappingProxyVariable final : public Variable {

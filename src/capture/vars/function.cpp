@@ -212,11 +212,7 @@ void FunctionVariable::setattr(Translator& tr, PyObject* name, Variable* value) 
 
 DictVariable* FunctionVariable::own_dict(Translator& tr) {
   if (dict_) return dict_;
-  if (!real) {
-    dict_ = tr.dict();
-    dict_->owner = this, dict_->is_instance_dict = true;
-    return dict_;
-  }
+  if (!real) return dict_ = instance_dict_of(tr, this);
   Ref d = Ref::steal(PyObject_GenericGetDict(real.get(), nullptr));
   return dict_ = dict_behind(tr, tr.wrap(d.get(), tr.sources().instance_dict(source)));
 }

@@ -259,8 +259,7 @@ static bool is_deque(const Variable* v) { return v->type() == library().deque; }
 
 ReversedIterator::ReversedIterator(SequenceVariable* s)
     : sequence(s),
-      size(s->elements.size()),
-      index(static_cast<int64_t>(size) - 1),
+      index(static_cast<int64_t>(s->elements.size()) - 1),
       changes(is_deque(s) ? s->as<ListVariable>()->changes : 0) {}
 
 PyTypeObject* ReversedIterator::type() const {
@@ -286,7 +285,7 @@ Reg ReversedIterator::build(Codegen& cg) {
     if (changes != sequence->as<ListVariable>()->changes)
       throw CannotRebuild{this, "an iterator over a deque that was changed"};
     return advanced(cg, builtin_call(cg, reverse, {cg.reg(sequence)}),
-                    static_cast<size_t>(static_cast<int64_t>(size) - 1 - index));
+                    static_cast<size_t>(static_cast<int64_t>(sequence->elements.size()) - 1 - index));
   }
   // One that has come to its end lets go of the sequence.
   if (done)

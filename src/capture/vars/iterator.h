@@ -103,7 +103,6 @@ class ReversedIterator final : public IteratorVariable {
   Reg build(Codegen&) override;
   Place place() const override { return {-index, done}; }
   SequenceVariable* sequence;
-  size_t size;        // at first
   int64_t index;      // of the next item
   uint64_t changes;   // of a deque: as it was at first
   bool done = false;  // it was asked for an item after the last

@@ -43,9 +43,7 @@ DictVariable* ObjectVariable::instance_dict(Translator& tr) {
   if (dict_) return dict_;
   if (!real) {
     if (cls->tp_dictoffset == 0 && !(cls->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return nullptr;
-    dict_ = tr.dict();
-    dict_->owner = this, dict_->is_instance_dict = true;
-    return dict_;
+    return dict_ = instance_dict_of(tr, this);
   }
   if (cls->tp_dictoffset == 0 && !(cls->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return nullptr;
   Ref d = Ref::steal(PyObject_GenericGetDict(real.get(), nullptr));

@@ -70,9 +70,7 @@ Reg ObjectVariable::build(Codegen& cg) {
       if (PyObject* on_class = cg.tr.attributes.lookup_on_type(cls, name, nullptr);
           on_class && Py_TYPE(on_class)->tp_descr_set) {
         // Written to the dict behind a descriptor, which setattr would ask.
-        static PyObject *get = native::builtin("getattr"), *dict = PyUnicode_InternFromString("__dict__");
-        Reg own = cg.recipe.make(StepKind::Call, {cg.constant(get), r, cg.constant(dict)});
-        cg.recipe.effect(StepKind::SetItem, {own, cg.constant(name), cg.reg(e.value)});
+        cg.recipe.effect(StepKind::SetItem, {cg.reg(dict_), cg.constant(name), cg.reg(e.value)});
         continue;
       }
       cg.recipe.effect(StepKind::SetAttrRaw, {r, cg.reg(e.value)}, name);
