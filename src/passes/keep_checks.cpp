@@ -52,12 +52,15 @@ class Keeper {
 
  private:
   void read(ValueId v, Read how) { read_[v.index] = std::max(read_[v.index], how); }
-  // Where no result is left that would say so, too.
-  bool may_be_empty(const Node& n) const {
+  // Where no result is left that would say so, too. While `asked` has elements, if that one is given.
+  bool may_be_empty(const Node& n, ValueId asked = {}) const {
     auto v = std::find_if(n.outputs.begin(), n.outputs.end(), [](ValueId o) { return o.valid(); });
     if (v == n.outputs.end()) return true;
     const std::vector<Expr>& sizes = g_.type(*v).sizes;
-    return std::any_of(sizes.begin(), sizes.end(), [&](Expr s) { return g_.arena().range(s).lo < 1; });
+    const std::vector<Expr> own = asked.valid() ? g_.type(asked).sizes : std::vector<Expr>();
+    return std::any_of(sizes.begin(), sizes.end(), [&](Expr s) {
+      return g_.arena().range(s).lo < 1 && std::find(own.begin(), own.end(), s) == own.end();
+    });
   }
 
   void visit(size_t i, bool forced) {
@@ -138,7 +141,7 @@ class Keeper {
       const Node& n = g_.node(NodeId(i));
       if (split_[i])
         for (const IndexCheck& c : graph::index_checks(g_, n)) {
-          if (!graph::asks_of_empty(n) && may_be_empty(n)) continue;
+          if (!graph::asks_of_empty(n) && may_be_empty(n, c.values)) continue;
           if (!asked.emplace(c.values.index, c.size.id, c.fault, c.wrap, c.dim).second) continue;
           add(r, n, {r.map(c.values), std::string(c.fault), c.size, c.wrap, g_.arena().constant(c.dim)});
         }

@@ -93,22 +93,6 @@ torch::autograd::variable_list run_engine(Recorder& recorder, const torch::autog
   }
 }
 
-using NodePtr = decltype(torch::autograd::Edge::function);
-
-std::vector<NodePtr> reached(const torch::autograd::edge_list& starts) {
-  std::vector<NodePtr> nodes;
-  std::unordered_set<const torch::autograd::Node*> seen;
-  auto reach = [&](const torch::autograd::Edge& edge) {
-    if (edge.function && seen.insert(edge.function.get()).second) nodes.push_back(edge.function);
-  };
-  for (const torch::autograd::Edge& start : starts) reach(start);
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const NodePtr node = nodes[i];  // the list moves as it grows
-    for (const torch::autograd::Edge& next : node->next_edges()) reach(next);
-  }
-  return nodes;
-}
-
 // The number of the first node like this one.
 uint64_t first_of_its_kind(const torch::autograd::Node& node, const std::vector<NodePtr>& nodes) {
   const std::string kind = node.name();
@@ -145,6 +129,20 @@ Pointer make_outer() {
 }
 
 }  // namespace
+
+std::vector<NodePtr> reached(const torch::autograd::edge_list& starts) {
+  std::vector<NodePtr> nodes;
+  std::unordered_set<const torch::autograd::Node*> seen;
+  auto reach = [&](const torch::autograd::Edge& edge) {
+    if (edge.function && seen.insert(edge.function.get()).second) nodes.push_back(edge.function);
+  };
+  for (const torch::autograd::Edge& start : starts) reach(start);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const NodePtr node = nodes[i];  // the list moves as it grows
+    for (const torch::autograd::Edge& next : node->next_edges()) reach(next);
+  }
+  return nodes;
+}
 
 torch::autograd::Edge set_outer_history(const at::Tensor& fake) {
   torch::autograd::set_history(fake, make_outer<decltype(torch::autograd::Edge::function)>());

@@ -12,6 +12,11 @@
 
 namespace braze::trace {
 
+using NodePtr = decltype(torch::autograd::Edge::function);
+
+// The nodes of autograd's graph that a backward from there may come to.
+std::vector<NodePtr> reached(const torch::autograd::edge_list& starts);
+
 struct JointTrace {
   std::vector<uint32_t> tangents;         // per root: an input of the graph
   std::vector<graph::ValueId> gradients;  // per leaf; invalid where none reaches it

@@ -51,8 +51,8 @@ struct OutputView {
     Apart,           // no view: on the memory of an output that is the same value, without its history
     WithVersionOf,   // as it is, but counting writes with `base`, or by itself where that is `output`: of `.data`
   };
-  uint32_t output, base;  // base: an input, or an output that is none of these; bases that only views need come after
-                          // the other outputs
+  uint32_t output, base;  // base: an input, or an output that is none of these, or Apart; bases that only views need
+                          // come after the other outputs
   bool of_input;
   Made made;
 };

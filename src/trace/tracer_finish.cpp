@@ -239,6 +239,9 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     // A view is made again with the history of its base.
     if (const at::Tensor& t = THPVariable_Unpack(outputs_[output]); t.requires_grad() && !t._base().requires_grad())
       throw Unsupported(Reason::UnsupportedTensor, "a view that was given requires_grad is returned");
+    if (made == OutputView::Made::WithoutGrad &&
+        torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(outputs_[output]))->grad_fn_)
+      throw Unsupported(Reason::UnsupportedTensor, "a view with a history of one that was made without is returned");
     // as_strided, by which such a view is made again, would divide its gradient among the elements that share memory.
     const auto& of = graph.type(base_value);
     const auto& seen = graph.type(value);
@@ -325,6 +328,7 @@ void TracerImpl::find_detached(const graph::Graph& graph, std::vector<OutputView
   auto count = static_cast<uint32_t>(outputs_.size());
   std::vector<bool> is_view(graph.outputs.size());
   for (const OutputView& v : views) is_view[v.output] = true;
+  std::vector<OutputView> apart;
   auto tensor = [&](uint32_t i) -> const at::Tensor& {
     return i < count ? THPVariable_Unpack(outputs_[i]) : hidden_bases_[i - count];
   };
@@ -333,10 +337,11 @@ void TracerImpl::find_detached(const graph::Graph& graph, std::vector<OutputView
     for (uint32_t j = 0; j < graph.outputs.size(); ++j) {
       if (graph.outputs[j] != graph.outputs[i] || is_view[j] || tensor(j).is_same(tensor(i))) continue;
       if (!tensor(j).requires_grad() && j < count && j > i) continue;
-      views.push_back({i, j, false, OutputView::Made::Apart});
+      apart.push_back({i, j, false, OutputView::Made::Apart});
       break;
     }
   }
+  views.insert(views.begin(), apart.begin(), apart.end());  // they are no views, but have some
 }
 
 // What shares memory in the program shares it in the graph: with an input, or with another output.
@@ -381,6 +386,21 @@ static void keep_unread(graph::Graph& graph, const std::vector<graph::NodeId>& t
   }
 }
 
+// A torch.autograd.Function has gradients for what its forward does not read.
+void TracerImpl::use_what_gradients_reach() {
+  torch::autograd::edge_list starts;
+  for (PyObject* o : outputs_)
+    if (o != Py_None && THPVariable_Unpack(o).requires_grad())
+      starts.push_back(torch::autograd::impl::gradient_edge(THPVariable_Unpack(o)));
+  for (size_t i : written_with_history_)
+    starts.push_back(torch::autograd::impl::gradient_edge(THPVariable_Unpack(lifted_[i].fake)));
+  std::unordered_set<const torch::autograd::Node*> met;
+  for (const NodePtr& node : reached(starts)) met.insert(node.get());
+  for (const Lifted& l : lifted_)
+    if (recorder_->slots[l.slot].real.requires_grad() && met.count(gradient_leaf(l).function.get()))
+      recorder_->use_slot(l.slot);
+}
+
 Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<PyObject*>& inputs) {
   RecordingScope scope(recorder_.get());
   c10::AutoGradMode no_grad(false);
@@ -408,6 +428,7 @@ Captured TracerImpl::finish(const std::vector<PyObject*>& outputs, std::vector<P
       lazy.push_back(o == Py_None ? LazyBits() : lazy_bits(THPVariable_Unpack(o)));
     }
     needs_grad |= !written_with_history_.empty();
+    if (needs_grad) use_what_gradients_reach();
     views = find_views(graph);
     check_aliases(graph);
   } catch (python_error& e) {  // a graph break met while views were replayed

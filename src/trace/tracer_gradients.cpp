@@ -73,7 +73,11 @@ std::vector<at::Tensor> TracerImpl::differentiable_outputs(graph::Graph& graph, 
     if (!t.requires_grad()) continue;
     if (t.is_leaf() && !by_fake_.count(outputs_[i]) && !is_view[i])
       throw Unsupported(Reason::UnsupportedTensor, "an output is a leaf that was made inside and requires grad");
-    if (is_view[i]) continue;
+    if (is_view[i]) {  // it is made anew when it is handed out
+      if (!torch::autograd::impl::hooks(t).empty())
+        throw Unsupported(Reason::IntermediateHistory, "a hook on a view that is returned");
+      continue;
+    }
     graph::ValueId root = graph::memory_root(graph, graph.outputs[i]);
     bool of_input = !graph.value(root).node.valid();
     if (graph.type(graph.outputs[i]).dtype != graph.type(root).dtype)
@@ -128,6 +132,10 @@ Gradients TracerImpl::differentiate(Captured& captured) {
   }
 }
 
+torch::autograd::Edge TracerImpl::gradient_leaf(const Lifted& l) {
+  return l.outer.is_valid() ? l.outer : torch::autograd::impl::gradient_edge(THPVariable_Unpack(l.fake));
+}
+
 // Inputs that require grad, and where their gradients are taken.
 torch::autograd::edge_list TracerImpl::gradient_leaves(Gradients& out) const {
   torch::autograd::edge_list leaves;
@@ -135,10 +143,9 @@ torch::autograd::edge_list TracerImpl::gradient_leaves(Gradients& out) const {
   for (size_t i = 0; i < recorder_->input_slots.size(); ++i)
     input_of[recorder_->input_slots[i]] = static_cast<uint32_t>(i);
   for (const Lifted& l : lifted_) {
-    const at::Tensor& fake = THPVariable_Unpack(l.fake);
     auto it = input_of.find(l.slot);
     if (!recorder_->slots[l.slot].real.requires_grad() || it == input_of.end()) continue;
-    leaves.push_back(l.outer.is_valid() ? l.outer : torch::autograd::impl::gradient_edge(fake));
+    leaves.push_back(gradient_leaf(l));
     out.inputs.push_back(it->second);
   }
   return leaves;

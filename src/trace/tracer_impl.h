@@ -115,10 +115,12 @@ class TracerImpl final : public Tracer, public Differentiable {
   std::vector<OutputView> find_views(graph::Graph& graph);
   void find_detached(const graph::Graph& graph, std::vector<OutputView>& views) const;
   void find_versions(const graph::Graph& graph, std::vector<OutputView>& views) const;
+  void use_what_gradients_reach();
   void take_inputs(std::vector<PyObject*>& inputs, std::vector<PyObject*>& constants);
   Gradients add_backward(Captured& captured, graph::Graph& graph);
   std::vector<at::Tensor> differentiable_outputs(graph::Graph& graph, const std::vector<OutputView>& views,
                                                  Gradients& out);
+  static torch::autograd::Edge gradient_leaf(const Lifted& l);
   torch::autograd::edge_list gradient_leaves(Gradients& out) const;
 
   // Of the input that the fake is, or is a view of; FakeTensor::kNoSlot: none.

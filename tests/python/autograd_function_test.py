@@ -520,3 +520,34 @@ def test_tensors_of_the_programs_classes():
         return [p.grad_sample for p in model.parameters()]
 
     torch.testing.assert_close(braze.compile(samples)(x), samples(x))
+
+
+def test_arguments_by_name():
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor=2, other=None):
+            ctx.factor = factor
+            return x * factor if other is None else x * factor + other[0]
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.factor, None, None
+
+    def named(x, z):
+        return Scaled.apply(x, factor=6)
+
+    def with_a_list(x, z):
+        return Scaled.apply(x, other=[z.detach()], factor=3)
+
+    for fn in (named, with_a_list):
+        got = []
+        for c in (fn, braze.compile(fn, fullgraph=True)):
+            x, z = torch.ones(2, requires_grad=True), torch.ones(2)
+            try:
+                y = c(x, z)
+            except TypeError as e:  # versions of PyTorch that take none by name
+                got.append(str(e))
+                continue
+            y.sum().backward()
+            got.append((y.tolist(), x.grad.tolist()))
+        assert got[0] == got[1]

@@ -124,6 +124,26 @@ def test_nothing_is_asked_of_parts_without_elements():
     assert torch.equal(braze.compile(f, fullgraph=True)(wide, BAD), f(wide, BAD))
 
 
+INDEX_SELECT, INDEX = (lambda x, i: x.index_select(0, i)), (lambda x, i: x[i])
+WIDE = torch.zeros(5, 0)
+
+
+@pytest.mark.parametrize(
+    "take, x", [(INDEX_SELECT, X), (INDEX, X), (INDEX, WIDE), (lambda x, i: x.t()[:, i], X), (INDEX, X[:, :1])]
+)
+def test_indices_whose_number_is_of_the_data(take, x):
+    def f(x, t):
+        take(x, torch.nonzero(t)[:, 0])
+        return x + 1
+
+    compiled = braze.compile(f, fullgraph=True)
+    for places in ((), (0, 4), (1, 7), (4,), ()):
+        t = torch.zeros(8)
+        t[list(places)] = 1
+        want, got = outcome(f, (x, t), {}), outcome(compiled, (x, t), {})
+        assert want[0] == got[0] and (want[0] == "raised" or torch.equal(want[1], got[1])), (places, want, got)
+
+
 @pytest.mark.parametrize("used", [False, True])
 @pytest.mark.parametrize("grad", [False, True])
 def test_binary_cross_entropy_takes_probabilities(used, grad):

@@ -120,8 +120,8 @@ def group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
 def apply_of(cls):
     """How a torch-level graph calls an autograd.Function."""
 
-    def apply(*args):
-        return cls.apply(*args)
+    def apply(*args, **kwargs):
+        return cls.apply(*args, **kwargs)
 
     apply.__name__ = apply.__qualname__ = cls.__name__
     apply.__module__ = "braze_functions"

@@ -15,14 +15,17 @@ namespace {
 
 // ---- autograd.Function ----
 
-// PyTorch binds the arguments of a forward by its signature; defaults do not count where all are given.
+// PyTorch binds the arguments of a forward by its signature, those given by name by its code; defaults do not count
+// where all are given.
 void set_signature(Translator& tr, PyObject* callback, FunctionVariable* fn) {
   static PyObject* signature = imported("inspect", "signature", true);
   Ref globals = Ref::steal(PyDict_New());
   Ref like =
       fn->real ? fn->real : Ref::steal(PyFunction_New(reinterpret_cast<PyObject*>(fn->code_object()), globals.get()));
   Ref found = Ref::steal(like ? PyObject_CallOneArg(signature, like.get()) : nullptr);
-  if (!found || PyObject_SetAttrString(callback, "__signature__", found.get()) < 0) tr.raise_current();
+  if (!found || PyObject_SetAttrString(callback, "__signature__", found.get()) < 0 ||
+      PyObject_SetAttrString(callback, "__code__", reinterpret_cast<PyObject*>(fn->code_object())) < 0)
+    tr.raise_current();
 }
 
 // A subclass of the user's class whose methods are evaluated by the capture, so that what they read is guarded and what
@@ -87,7 +90,7 @@ Variable* handed_on(Translator& tr, Variable* v, bool& stood_in) {
 }
 
 Variable* function_apply(Translator& tr, Args& a) {
-  if (a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant()) || !a.kw.empty()) return nullptr;
+  if (a.size() < 1 || !a[0]->as_constant() || !PyType_Check(a[0]->as_constant())) return nullptr;
   Ref cls = traced_class(tr, a[0]);
   static PyObject* descr = [] {
     return native::item(Ground::fixed(), type_dict(pytorch::get_type(pytorch::Name::FunctionBase)), "apply");
@@ -100,6 +103,7 @@ Variable* function_apply(Translator& tr, Args& a) {
   Args given;
   bool stood_in = false;
   for (size_t i = 1; i < a.size(); ++i) given.pos.push_back(handed_on(tr, a[i], stood_in));
+  for (const auto& [name, v] : a.kw) given.kw.emplace_back(name, handed_on(tr, v, stood_in));
   return tr.host.call(apply.get(), given, stood_in ? nullptr : noted.get());
 }
 

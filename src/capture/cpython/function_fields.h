@@ -31,6 +31,9 @@ inline constexpr FunctionField kFunctionFieldsMadeLate[] = {
 #endif
 };
 
+// Making annotations runs code of the program.
+inline constexpr bool kAnnotationsRunCode = PY_VERSION_HEX >= 0x030E0000;
+
 // The text that a function made from this code has for its __doc__, borrowed; nullptr: none.
 inline PyObject* docstring(PyCodeObject* code) {
 #if PY_VERSION_HEX >= 0x030E0000

@@ -12,12 +12,15 @@ namespace {
 struct Callback {
   PyObject_HEAD std::shared_ptr<HostCalls*> owner;  // where *owner is null, the capture is over
   Variable* callee;
-  PyObject* signature;  // owned; nullptr: not known
+  PyObject *signature, *code;  // owned; nullptr: not known
 };
+
+using Field = PyObject* Callback::*;
+constexpr Field kSignature = &Callback::signature, kCode = &Callback::code;
 
 void dealloc(PyObject* self) {
   reinterpret_cast<Callback*>(self)->owner.~shared_ptr();
-  Py_CLEAR(reinterpret_cast<Callback*>(self)->signature);
+  for (Field f : {kSignature, kCode}) Py_CLEAR(reinterpret_cast<Callback*>(self)->*f);
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -30,21 +33,23 @@ PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
   return nullptr;
 }
 
-PyObject* get_signature(PyObject* self, void*) {
-  PyObject* s = reinterpret_cast<Callback*>(self)->signature;
-  if (!s) PyErr_SetString(PyExc_AttributeError, "__signature__");
-  return Py_XNewRef(s);
+PyObject* get_field(PyObject* self, void* field) {
+  PyObject* value = reinterpret_cast<Callback*>(self)->*(*static_cast<const Field*>(field));
+  if (!value) PyErr_SetString(PyExc_AttributeError, field == &kCode ? "__code__" : "__signature__");
+  return Py_XNewRef(value);
 }
 
-int set_signature(PyObject* self, PyObject* value, void*) {
-  Py_XSETREF(reinterpret_cast<Callback*>(self)->signature, Py_XNewRef(value));
+int set_field(PyObject* self, PyObject* value, void* field) {
+  Py_XSETREF(reinterpret_cast<Callback*>(self)->*(*static_cast<const Field*>(field)), Py_XNewRef(value));
   return 0;
 }
 
 PyTypeObject* callback_type() {
   static PyTypeObject* type = [] {
-    static PyGetSetDef properties[] = {{"__signature__", get_signature, set_signature, nullptr, nullptr},
-                                       {nullptr, nullptr, nullptr, nullptr, nullptr}};
+    static PyGetSetDef properties[] = {
+        {"__signature__", get_field, set_field, nullptr, const_cast<Field*>(&kSignature)},
+        {"__code__", get_field, set_field, nullptr, const_cast<Field*>(&kCode)},
+        {nullptr, nullptr, nullptr, nullptr, nullptr}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
                                   {Py_tp_call, reinterpret_cast<void*>(call)},
                                   {Py_tp_getset, properties},

@@ -13,6 +13,7 @@
 #include "capture/eval/translator.h"
 #include "capture/guards/guard_eval.h"
 #include "capture/vars/all.h"
+#include "capture/vars/tensor_grad.h"
 #include "launch/storage_range.h"
 #include "launch/tensor_spec.h"
 #include "trace/global_state.h"
@@ -353,6 +354,9 @@ void SegmentEnd::add_gradients() {
       throw Unsupported(Reason::UnsupportedFeature,
                         "ctx.set_materialize_grads(False) where the graph has several results: a backward may be given "
                         "None for some of them");
+    for (TensorVariable* t : tr_.lifted_tensors())
+      if (leaves_history_behind(tr_, t))
+        throw Unsupported(Reason::IntermediateHistory, "a tensor with a hook or a retained gradient is written");
     tr_.segment().gradients = trace::differentiate(tr_.tracer(), tr_.segment().captured);
     // What a hook reads when the backward runs may be changed until then, by the code behind a break too: it was traced
     // now.

@@ -100,9 +100,15 @@ Variable* FunctionVariable::getattr(Translator& tr, PyObject* name) {
     PyObject* field = native::type_attr(Ground::fixed(), &PyFunction_Type, name);
     for (auto [attr, offset] : cpython::kFunctionFieldsMadeLate)
       if (named(name, attr)) {
-        PyObject* kept = *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset);
-        if (!kept || (PyTuple_Check(kept) && named(name, "__annotations__")))
-          tr.unsupported(std::string("attribute '") + attr + "' of a function");
+        auto field_now = [&] { return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(real.get()) + offset); };
+        PyObject* kept = field_now();
+        const bool annotations_of = named(name, "__annotations__");
+        if (!kept || (PyTuple_Check(kept) && annotations_of)) {
+          if (!annotations_of || cpython::kAnnotationsRunCode)
+            tr.unsupported(std::string("attribute '") + attr + "' of a function");
+          if (!Ref::steal(native::attr(Ground::made(), real.get(), name))) tr.raise_current();
+          kept = field_now();
+        }
         SourceId at = tr.sources().add(SourceKind::Slot, source, static_cast<int64_t>(offset), name);
         tr.guards().exists(at, tr.line());
         return tr.wrap(kept, at);

@@ -12,6 +12,7 @@ Variable* HookHandleVariable::getattr(Translator& tr, PyObject*) {
 }
 
 Reg HookHandleVariable::build(Codegen& cg) {
+  if (before) cg.reg(before);
   return cg.recipe.make(StepKind::Call, {cg.constant(method), cg.reg(tensor), cg.reg(hook)});
 }
 
@@ -21,11 +22,11 @@ Variable* hook_on_leaf(Translator& tr, TensorVariable* t, const char* method, Va
   if (!t->real || leaf.get() != Py_True || wants.get() != Py_True) return nullptr;
   tr.effects.no_effect("registers a hook");
   tr.mutate();
-  t->hooks_added = true;
   static PyObject* handle = imported("torch.utils.hooks", "RemovableHandle");
   PyObject* function =
       tr.keep(Ref::steal(native::attr(Ground::fixed(), reinterpret_cast<PyObject*>(library().tensor), method)));
-  auto* made = tr.make<HookHandleVariable>(reinterpret_cast<PyTypeObject*>(handle), function, t, hook);
+  auto* made = tr.make<HookHandleVariable>(reinterpret_cast<PyTypeObject*>(handle), function, t, hook, t->last_hook);
+  t->last_hook = made;
   tr.effects.make_always(made);
   return made;
 }

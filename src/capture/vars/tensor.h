@@ -34,8 +34,9 @@ class TensorVariable final : public Variable {
   PyTypeObject* cls = nullptr;               // the class that the program sees, where the fake's says another
   Ref real;                                  // of a tensor that existed before
   std::vector<trace::SymbolicDim> symbolic;  // its sizes that stay open
-  bool hooks_read = false, hooks_added = false, grad_known = false,
+  bool hooks_read = false, grad_known = false,
        grad_written = false;                                // see vars/tensor_grad.h; of a tensor that existed before
+  Variable* last_hook = nullptr;                            // the handle of the last one that was registered here
   PyObject* first_grad = nullptr;                           // the fake of what .grad was, kept by the tracer
   bool inference = false;                                   // made under torch.inference_mode()
   std::vector<std::pair<PyObject*, Variable*>> attributes;  // that the user's program put on it here

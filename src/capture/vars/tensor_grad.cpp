@@ -22,20 +22,25 @@ SourceId attribute_source(Translator& tr, TensorVariable* t, const char* name) {
   return tr.sources().add(SourceKind::TensorAttr, t->source, 0, tr.intern(name));
 }
 
-// The engine would run hooks of real tensors, which the fakes do not have.
-void without_hooks(Translator& tr, TensorVariable* t, Reason reason) {
-  if (t->hooks_added) tr.unsupported(reason, "a backward through a tensor with hooks");
-  if (std::exchange(t->hooks_read, true)) return;
+// Guarded where there are none.
+bool has_hooks(Translator& tr, TensorVariable* t) {
+  if (t->last_hook) return true;
+  if (std::exchange(t->hooks_read, true)) return false;
   for (pytorch::Attribute hook : {pytorch::Attribute::backward_hooks, pytorch::Attribute::post_accumulate_grad_hooks}) {
     const char* name = pytorch::text(hook);
     Ref hooks = real_attribute(tr, t->real.get(), name);
-    if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get()))
-      tr.unsupported(reason, "a backward through a tensor with hooks");
+    if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get())) return t->hooks_read = false, true;
     if (hooks.get() == Py_None)
       tr.guards().equal(attribute_source(tr, t, name), Py_None, tr.line());
     else
       tr.guards().length(attribute_source(tr, t, name), 0, tr.line());
   }
+  return false;
+}
+
+// The engine would run hooks of real tensors, which the fakes do not have.
+void without_hooks(Translator& tr, TensorVariable* t, Reason reason) {
+  if (has_hooks(tr, t)) tr.unsupported(reason, "a backward through a tensor with hooks");
 }
 
 // Whether something that this node of autograd's graph had saved is gone. PyTorch says so in the getters of what it
@@ -65,6 +70,14 @@ void for_each_tensor(Translator& tr, Variable* v, F&& f) {
 }
 
 }  // namespace
+
+bool leaves_history_behind(Translator& tr, TensorVariable* t) {
+  if (t->times_written() == 0 || !is_true(tr, t->real.get(), "requires_grad") || is_true(tr, t->real.get(), "is_leaf"))
+    return false;
+  if (is_true(tr, t->real.get(), "retains_grad") || has_hooks(tr, t)) return true;
+  tr.guards().equal(attribute_source(tr, t, "retains_grad"), Py_False, tr.line());
+  return false;
+}
 
 void read_gradient(Translator& tr, TensorVariable* t) {
   if (!t->real || std::exchange(t->grad_known, true)) return;

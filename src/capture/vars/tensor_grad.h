@@ -16,6 +16,9 @@ void set_gradient(Translator&, TensorVariable*, Variable* value);
 // `wanted`: by what, if the call says so, else nullptr.
 Variable* run_engine(Translator&, PyObject* fn, const Args& args, Variable* roots, Variable* wanted, bool accumulates,
                      bool retains);
+// Whether a tensor that existed before is written here whose hooks, or the gradient that it retains, stay with what it
+// was, or go to what it is now: a compiled graph's uses of what it wrote pass by both. Guarded where not.
+bool leaves_history_behind(Translator&, TensorVariable*);
 // Whether a backward from this fake would come to a part of a graph whose saved tensors a backward has freed.
 bool history_is_freed(Translator&, PyObject* fake);
 
