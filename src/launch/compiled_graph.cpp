@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -450,6 +451,9 @@ class CompiledGraph::Impl {
       if (!rf.inputs[i]->numel()) [[unlikely]]
         rf.pointers[i] = stand_in_for_input(frame, rf, i);
     }
+    for (const WritebackSpec& w : writebacks_)
+      TORCH_CHECK(!rf.given[w.input]->is_inference() || c10::InferenceMode::is_enabled(),
+                  "Inplace update to inference tensor outside InferenceMode is not allowed.");
     for (const WritebackSpec& w : writebacks_)
       if (w.through) rf.pointers[w.input] = rf.inputs[w.input]->mutable_data_ptr();
   }

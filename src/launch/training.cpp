@@ -20,6 +20,12 @@ namespace {
 
 using autodiff::Source;
 
+// Before anything is.
+void check_may_be_written(const at::Tensor& input) {
+  TORCH_CHECK(!input.requires_grad() || (!input.is_leaf() && !(input.is_view() && input._base().is_leaf())),
+              "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+}
+
 // `input` holds new data, `now` is on the same memory and knows where they come from.
 void take_history(const at::Tensor& input, const at::Tensor& now) {
   if (input.is_view()) return void(input.copy_(now));  // its base takes part
@@ -81,6 +87,7 @@ class NodeRunnable : public TrainingRunnable {
     call.holds_gil = true;
     call.symbols = symbols;
     unpack_inputs(given_, inputs, n, call, program_->forward->inputs());
+    for (auto [output, input] : program_->written) check_may_be_written(*call.inputs[input]);
     at::Tensor random_state = program_->uncompiled->replays_random() ? RandomReplay::state() : at::Tensor();
     std::vector<at::Tensor> snapshots = take_snapshots(call);
     bool replayed = false;

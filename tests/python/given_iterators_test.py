@@ -527,3 +527,24 @@ def test_zip_of_unequal_lengths(lengths):
             with pytest.raises(ValueError):
                 f(logs[-1], *[list(range(n)) for n in lengths])
         assert logs[0] == logs[1]
+
+
+def test_a_generator_of_pytorch_over_a_break():
+    from torch._functorch.eager_transforms import _chunked_standard_basis_for_ as basis
+
+    def first(x, chunks):
+        for (chunk,) in chunks:
+            return chunk + x
+
+    def all_of_them(x):
+        return [chunk[0] * 2 for chunk in basis([x], (4,), chunk_size=2)]
+
+    first_compiled, all_compiled = braze.compile(first), braze.compile(all_of_them)
+    jacobian = braze.compile(torch.func.jacrev(torch.sin))
+    for _ in range(60):
+        x = torch.randn(4)
+        chunks, eager = basis([x], (4,), 2), basis([x], (4,), 2)
+        assert torch.equal(first_compiled(x, chunks), first(x, eager))
+        assert torch.equal(next(chunks)[0], next(eager)[0])
+        assert all(map(torch.equal, all_compiled(x), all_of_them(x)))
+        torch.testing.assert_close(jacobian(x), torch.diag(x.cos()))

@@ -123,3 +123,40 @@ def test_rows_of_other_strides_are_written(dynamic):
         compiled(a)
         fn(b)
         assert torch.equal(a, b)
+
+
+def test_what_may_not_be_written_is_not():
+    def add(v):
+        v.add_(1)
+        return v * 2
+
+    def view_first(x):
+        y = x * 2
+        x.add_(1)
+        return y
+
+    for fn in (add, view_first):
+        compiled = braze.compile(fn)
+        for _ in range(2):
+            after = []
+            for c in (fn, compiled):
+                x = torch.zeros(2, 3, requires_grad=True)
+                with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used"):
+                    c(x[0])
+                with torch.inference_mode():
+                    v = torch.zeros(3)
+                with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+                    c(v)
+                after.append((x.tolist(), v.tolist()))
+            assert after[0] == after[1]
+
+
+def test_a_buffer_gets_a_history():
+    def fn(buffer, w):
+        buffer.add_(w * 2)
+        return buffer.sum()
+
+    for c in (fn, braze.compile(fn, fullgraph=True)):
+        buffer, w = torch.zeros(3), torch.ones(3, requires_grad=True)
+        c(buffer, w).backward()
+        assert buffer.requires_grad and w.grad.tolist() == [2.0, 2.0, 2.0]

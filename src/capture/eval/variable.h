@@ -139,9 +139,12 @@ class Variable {
   virtual Reg build(Codegen&);
 
   bool is(Kind k) const { return kind == k; }
+  // Throws InternalError where it is none.
   template <class T>
   T* as() {
-    return static_cast<T*>(this);
+    T* v = dynamic_cast<T*>(this);
+    BRAZE_CHECK(v, "a value stands for something of another kind than its reader takes it for");
+    return v;
   }
 };
 

@@ -273,13 +273,15 @@ Variable* wrap_generator(Translator& tr, SeenSizes* seen, PyObject* generator, S
   }
   tr.guards().type_is(source, &PyGen_Type, tr.line());
   tr.guards().length(at, size, tr.line());
+  Variable* function = size ? tr.force(tr.wrap(raw(0), item(0))) : nullptr;
+  if (function && !function->is(Kind::Function)) return nullptr;  // PyTorch's, which are not evaluated
   auto* g = tr.make<GeneratorVariable>(nullptr);
   g->source = source;
   g->real = Ref::borrow(generator);
   g->result = tr.none();
   g->started = g->finished = !size;
   if (!size) return g;
-  auto* fn = tr.force(tr.wrap(raw(0), item(0)))->as<FunctionVariable>();
+  auto* fn = function->as<FunctionVariable>();
   guard_code(tr, fn);
   tr.guards().equal(item(1), raw(1), tr.line());
   Frame& f = *(g->frame = frame_of(tr, fn));
