@@ -92,7 +92,7 @@ Types convolution(const Call& c) {
     } else {
       n = arena.add(arena.floordiv(arena.sub(arena.add(x->sizes[d], k(2 * *p)), arena.add(reach, k(1))), k(*s)), k(1));
     }
-    if (arena.range(n).lo < 1) return std::nullopt;
+    if (c.less(n, k(1)) != false) return std::nullopt;
     sizes.push_back(n);
   }
   if (x->dim() == 3 && x->device.type == DeviceType::CPU) return along_a_line(c, *x, *w, std::move(sizes));

@@ -1,5 +1,6 @@
 // Gathers, scatters, concatenation and padding.
 #include <algorithm>
+#include <cstdlib>
 
 #include "graph/shape_rules.h"
 
@@ -170,13 +171,20 @@ Types roll(const Call& c, const TensorType& x) {
   for (size_t i = 0; i < dims->v.size(); ++i) {
     auto d = wrap_dim(arena.as_const(dims->v[i]).value_or(INT64_MAX), x.dim());
     auto shift = arena.as_const(shifts->v[i]);
-    int64_t n = d ? arena.as_const(x.sizes[*d]).value_or(0) : 0;
-    if (!shift || n <= 0) return std::nullopt;
-    int64_t start = ((n - *shift % n) % n + n) % n;
+    if (!shift || !d) return std::nullopt;
+    const Expr n = x.sizes[*d];
+    Expr start;
+    if (auto size = arena.as_const(n)) {
+      if (*size <= 0) return std::nullopt;
+      start = arena.constant(((*size - *shift % *size) % *size + *size) % *size);
+    } else {
+      if (c.less(arena.constant(std::abs(*shift)), n) != true) return std::nullopt;
+      start = *shift > 0 ? arena.sub(n, arena.constant(*shift)) : arena.constant(-*shift);
+    }
     std::optional<int8_t> format;
-    for (int64_t part : {n - start, start}) {
+    for (Expr part : {arena.sub(n, start), start}) {
       TensorType piece = t;
-      piece.sizes[*d] = arena.constant(part);
+      piece.sizes[*d] = part;
       auto f = suggested_format(c, piece);
       if (!f) return std::nullopt;
       format = format && *format != *f ? int8_t{0} : *f;

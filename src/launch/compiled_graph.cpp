@@ -5,9 +5,9 @@
 #include <unordered_map>
 
 #include <ATen/ops/empty_strided.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>

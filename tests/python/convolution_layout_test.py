@@ -129,3 +129,27 @@ def test_the_layouts_are_different_code():
             ]
         different += made[0].code != made[1].code
     assert different > 5
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 9, 9), (1, 3, 8, 5), (2, 4, 3, 3), (3, 1, 5, 4)])
+def test_open_sizes(shape, last):
+    channels = shape[1]
+    form = torch.channels_last if last else torch.contiguous_format
+    w = torch.randn(5, channels, 3, 3)
+    calls = [
+        lambda x: F.conv2d(x, w),
+        lambda x: F.conv2d(x, w, None, 2, 1),
+        lambda x: F.conv2d(x, w.to(memory_format=torch.channels_last)),
+        torch.nn.Conv2d(channels, channels, 3, padding=1, groups=channels).requires_grad_(False),
+        lambda x: x.roll(1, 2),
+        lambda x: x.roll(-2, 3),
+        lambda x: x.roll((1, 0), (2, 1)),
+    ]
+    for call in calls:
+        compiled = braze.compile(call, dynamic=True, fullgraph=True)
+        for n in (shape[0], shape[0] + 2):
+            x = torch.randn(n, *shape[1:]).contiguous(memory_format=form)
+            want, got = call(x), compiled(x)
+            torch.testing.assert_close(got, want)
+            assert got.stride() == want.stride()
