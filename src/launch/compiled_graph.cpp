@@ -7,7 +7,6 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
@@ -432,10 +431,9 @@ class CompiledGraph::Impl {
       if (!rf.inputs[input]) rf.inputs[input] = tensor;
     if (call.symbols) std::copy(call.symbols, call.symbols + symbol_origins_.size(), rf.symbols.begin());
     for (size_t i = 0; !call.symbols && i < symbol_origins_.size(); ++i) {
-      BRAZE_CHECK(symbol_origins_[i].first != sym::kGivenSymbol, "a size symbol's value is to be given");
-      const at::Tensor& t = *rf.inputs[symbol_origins_[i].first];
-      int32_t d = symbol_origins_[i].second;
-      rf.symbols[i] = d >= 0 ? t.size(d) : t.stride(~d);
+      const auto [input, d] = symbol_origins_[i];
+      BRAZE_CHECK(input != sym::kGivenSymbol, "a size symbol's value is to be given");
+      rf.symbols[i] = d >= 0 ? rf.inputs[input]->size(d) : rf.inputs[input]->stride(~d);
     }
     program_->prepare(frame, rf.symbols.data());
     rf.given = rf.inputs;
@@ -451,11 +449,11 @@ class CompiledGraph::Impl {
       if (!rf.inputs[i]->numel()) [[unlikely]]
         rf.pointers[i] = stand_in_for_input(frame, rf, i);
     }
-    for (const WritebackSpec& w : writebacks_)
+    for (const WritebackSpec& w : writebacks_) {
       TORCH_CHECK(!rf.given[w.input]->is_inference() || c10::InferenceMode::is_enabled(),
                   "Inplace update to inference tensor outside InferenceMode is not allowed.");
-    for (const WritebackSpec& w : writebacks_)
       if (w.through) rf.pointers[w.input] = rf.inputs[w.input]->mutable_data_ptr();
+    }
   }
 
   bool copies() const { return !uploads_.empty() || !aligned_.empty(); }
@@ -502,12 +500,10 @@ class CompiledGraph::Impl {
     note_inputs_written(true);
     c10::SmallVector<at::Tensor, 4> from;
     for (size_t i = 0; i < writebacks_.size(); ++i) {
-      if (writebacks_[i].through) {
-        from.emplace_back();
-        continue;
-      }
+      from.emplace_back();
+      if (writebacks_[i].through) continue;
       const at::Tensor& t = rf.writebacks[i].get(writebacks_[i].from, frame, rf);
-      from.push_back(writebacks_[i].snapshot ? t.clone() : t);
+      from.back() = writebacks_[i].snapshot ? t.clone() : t;
     }
     for (size_t i = 0; i < writebacks_.size(); ++i) {
       const at::Tensor& input = *rf.given[writebacks_[i].input];

@@ -549,3 +549,34 @@ def test_a_weak_reference_as_a_key_after_its_target_was_let_go():
         return w
 
     stay_alike(make)
+
+
+def test_what_a_module_finds_on_its_class():
+    class Settings(types.ModuleType):
+        scale = 1
+
+        def shifted(self, t):
+            return t + self.scale
+
+        @staticmethod
+        def twice(t):
+            return t * 2
+
+    settings = Settings("settings")
+
+    def fn(t):
+        return t + settings.scale, settings.shifted(t), settings.twice(t)
+
+    compiled, x = braze.compile(fn, fullgraph=True), torch.zeros(1)
+
+    def own():
+        settings.scale = 5
+        settings.twice = lambda t: t * 100 + 1
+
+    def of_class():
+        Settings.scale = 7
+        Settings.shifted = lambda self, t: t + 50
+
+    for change in (lambda: None, of_class, own, lambda: delattr(settings, "scale"), lambda: delattr(settings, "twice")):
+        change()
+        assert [t.item() for t in compiled(x)] == [t.item() for t in fn(x)]

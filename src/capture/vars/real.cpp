@@ -16,13 +16,15 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto of_module = [&](PyObject* n) { return native::type_attr(Ground::fixed(), &PyModule_Type, n); };
   if (named(name, "__class__") && tr.attributes.lookup_on_type(t, name, nullptr) == of_module(name))
     return tr.global_object(reinterpret_cast<PyObject*>(t), Ground::pure(self));
+  SourceId at;
+  PyObject* on_type = nullptr;  // of a class of the program's
   if (t != &PyModule_Type) {
     bool own = t->tp_getattro != PyModule_Type.tp_getattro &&
                tr.attributes.lookup_on_type(t, tr.intern("__getattribute__"), nullptr) !=
                    of_module(tr.intern("__getattribute__"));
-    SourceId at;
-    PyObject* on_type = tr.attributes.lookup_on_type(t, name, &at);
-    bool data = on_type && on_type != of_module(name) && Py_TYPE(on_type)->tp_descr_set;
+    on_type = tr.attributes.lookup_on_type(t, name, &at);
+    if (on_type == of_module(name)) on_type = nullptr;
+    bool data = on_type && Py_TYPE(on_type)->tp_descr_set;
     if (!own && data && Py_TYPE(on_type)->tp_descr_get)  // of torch.backends.cudnn: its flags
       return tr.attributes.bind_descriptor(on_type, at, self, t, name);
     if (own || data)
@@ -32,6 +34,11 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   auto* d = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
   if (named(name, "__dict__")) return d;
   if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name)) return d->get(tr, name);
+  if (on_type) {
+    d->get(tr, name);  // it has none, which is guarded
+    if (Py_TYPE(on_type)->tp_descr_get) return tr.attributes.bind_descriptor(on_type, at, self, t, name);
+    return at.valid() ? tr.wrap(on_type, at) : tr.global_object(on_type, Ground::pure(self));
+  }
   bool computed = d->get(tr, tr.intern("__getattr__")) || t != &PyModule_Type;
   if (!computed && !native::type_attr(Ground::fixed(), t, name)) return d->get(tr, name);
   if (!computed) tr.unsupported("attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of a module");
