@@ -39,12 +39,8 @@ def load_cache_artifacts(artifacts: bytes) -> int:
     try:
         with zipfile.ZipFile(io.BytesIO(artifacts)) as z:
             files = [(name, z.read(name)) for name in z.namelist()]
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        RuntimeError,
-    ):  # other bytes, damaged, cut off, encrypted or packed otherwise
+    # Other bytes, damaged, cut off, encrypted or packed otherwise.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError):
         files = [("", b"")]
     if any(not re.fullmatch(r"\w[\w.-]*\.o", name) or data[:8] != b"BRAZEOBJ" for name, data in files):
         raise ValueError("braze.load_cache_artifacts takes the bytes of save_cache_artifacts(); these are others")

@@ -577,6 +577,12 @@ def test_what_a_module_finds_on_its_class():
         Settings.scale = 7
         Settings.shifted = lambda self, t: t + 50
 
+    def without_its_own(t):
+        settings.scale = 3
+        del settings.scale
+        return t + settings.scale
+
+    assert braze.compile(without_its_own)(x).item() == without_its_own(x).item() == 1
     for change in (lambda: None, of_class, own, lambda: delattr(settings, "scale"), lambda: delattr(settings, "twice")):
         change()
         assert [t.item() for t in compiled(x)] == [t.item() for t in fn(x)]

@@ -33,12 +33,10 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   PyObject* dict = PyModule_GetDict(self->object.get());
   auto* d = tr.force(tr.wrap(dict, tr.sources().constant(dict)))->as<DictVariable>();
   if (named(name, "__dict__")) return d;
-  if (PyDict_Contains(dict, name) == 1 || d->wrote(tr, name)) return d->get(tr, name);
-  if (on_type) {
-    d->get(tr, name);  // it has none, which is guarded
-    if (Py_TYPE(on_type)->tp_descr_get) return tr.attributes.bind_descriptor(on_type, at, self, t, name);
-    return at.valid() ? tr.wrap(on_type, at) : tr.global_object(on_type, Ground::pure(self));
-  }
+  // Where it has none, that is guarded.
+  if (on_type || PyDict_Contains(dict, name) == 1 || d->wrote(tr, name))
+    if (Variable* v = d->get(tr, name); v || !on_type) return v;
+  if (on_type) return tr.attributes.bind_descriptor(on_type, at, self, t, name);
   bool computed = d->get(tr, tr.intern("__getattr__")) || t != &PyModule_Type;
   if (!computed && !native::type_attr(Ground::fixed(), t, name)) return d->get(tr, name);
   if (!computed) tr.unsupported("attribute '" + std::string(PyUnicode_AsUTF8(name)) + "' of a module");

@@ -25,16 +25,17 @@ SourceId attribute_source(Translator& tr, TensorVariable* t, const char* name) {
 // Guarded where there are none.
 bool has_hooks(Translator& tr, TensorVariable* t) {
   if (t->last_hook) return true;
-  if (std::exchange(t->hooks_read, true)) return false;
+  if (t->hooks_read) return false;
   for (pytorch::Attribute hook : {pytorch::Attribute::backward_hooks, pytorch::Attribute::post_accumulate_grad_hooks}) {
     const char* name = pytorch::text(hook);
     Ref hooks = real_attribute(tr, t->real.get(), name);
-    if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get())) return t->hooks_read = false, true;
+    if (hooks.get() != Py_None && PyObject_IsTrue(hooks.get())) return true;
     if (hooks.get() == Py_None)
       tr.guards().equal(attribute_source(tr, t, name), Py_None, tr.line());
     else
       tr.guards().length(attribute_source(tr, t, name), 0, tr.line());
   }
+  t->hooks_read = true;
   return false;
 }
 
