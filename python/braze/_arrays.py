@@ -69,6 +69,15 @@ def _asarray(a, *args, **kwargs):
     return tnp.asarray(_parts(a), *args, **kwargs)
 
 
+def _put_along_axis(arr, indices, values, axis):
+    """torch._numpy's does not broadcast the indices."""
+    if axis is not None and isinstance(indices, tnp.ndarray) and indices.ndim == arr.ndim:
+        shape = list(arr.shape)
+        shape[axis] = indices.shape[axis]
+        indices = tnp.broadcast_to(indices, shape)
+    return tnp.put_along_axis(arr, indices, values, axis)
+
+
 def _of_floats(fn):
     """A function that takes whole numbers for floats, as NumPy does."""
 
@@ -110,6 +119,7 @@ def _whole(tensor):
 DIVISIONS = ("floordiv", "floor_divide", "mod", "remainder", "fmod", "divmod")
 DIFFERENT = ("cbrt", "fix", "modf", "from_dlpack")  # torch._numpy's gives other values
 NOT_OF_BOOLS = ("numpy_ceil", "numpy_floor", "numpy_trunc", "numpy_rint")  # PyTorch has none, which only the run finds
+OWN = {"array": _array, "asarray": _asarray, "put_along_axis": _put_along_axis}
 OF_FLOATS = ("truediv", "divide", "true_divide", "arctan2", "hypot", "logaddexp", "logaddexp2")
 
 
@@ -136,9 +146,7 @@ def _fill():
                 fn = _of_floats(fn)
             elif name in DIVISIONS:
                 fn = _by_zero(fn)
-            _functions.setdefault(
-                known, Operation(prefix + name, known, {"array": _array, "asarray": _asarray}.get(name, fn))
-            )
+            _functions.setdefault(known, Operation(prefix + name, known, OWN.get(prefix + name, fn)))
 
 
 def function(callable_):
@@ -243,6 +251,8 @@ def _like(fake, kind, fill):
     if fill is _DIAGONAL and made.ndim > 1:
         for i in range(min(made.shape[-2:])):
             made[..., i, i] += 3
+    if kind == "readonly":
+        made.flags.writeable = False
     return made
 
 
@@ -254,8 +264,9 @@ _DIAGONAL = _Diagonal(1)  # ones, and more on the diagonal: matrices that have a
 
 
 def expect(operation, args, kwargs, kinds):
-    """What NumPy gives: nested ("array" | "scalar" | "tensor", torch's dtype, shape, places of what it shares memory with) | ("same", place) | ("none",)
-    | (tuple | list, parts). `kinds`: by the id of a tensor among the arguments, ("array" | "scalar" | "tensor", its place)."""
+    """What NumPy gives: nested ("array" | "readonly" | "scalar" | "tensor", torch's dtype, shape, strides in elements, places of what
+    it shares memory with) | ("same", place) | ("none",) | (tuple | list, parts). `kinds`: by the id of a tensor among the arguments,
+    (one of those kinds, its place)."""
     error = None
     if operation.__name__ in NOT_OF_BOOLS and any(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in args):
         raise Mismatch("bools have no such function in PyTorch")
@@ -298,11 +309,14 @@ def _describe(result, made):
     if type(result) in (tuple, list) or (isinstance(result, tuple) and hasattr(result, "_fields")):
         return (type(result), [_describe(x, made) for x in result])
     if isinstance(result, torch.Tensor):
-        return ("tensor", result.dtype, tuple(result.shape), _shared(result.detach().numpy(), made))
-    if type(result) is np.ndarray or isinstance(result, np.generic):
+        return ("tensor", result.dtype, tuple(result.shape), result.stride(), _shared(result.detach().numpy(), made))
+    if isinstance(result, np.generic):
+        return ("scalar", torch.as_tensor(np.empty(0, result.dtype)).dtype, (), (), ())
+    if type(result) is np.ndarray:
         dtype = torch.as_tensor(np.empty(0, result.dtype)).dtype
-        scalar = isinstance(result, np.generic)
-        return ("scalar" if scalar else "array", dtype, result.shape, () if scalar else _shared(result, made))
+        strides = tuple(s // result.itemsize for s in result.strides)
+        kind = "array" if result.flags.writeable else "readonly"
+        return (kind, dtype, result.shape, strides, _shared(result, made))
     raise Mismatch(f"a {type(result).__name__}")
 
 
@@ -318,22 +332,45 @@ def _root(t):
 
 
 def fits(fake, leaf, tensors):
-    """Whether a recorded result is what NumPy gives. 0: no, 1: yes, 2: a copy of it is. `tensors`: the arguments by place."""
-    _, dtype, shape, shared = leaf
-    sizes = not all(_known(n) for t in (fake, *tensors) for n in t.shape) or tuple(
-        _hint(n) for n in fake.shape
-    ) == tuple(shape)
+    """Whether a recorded result is what NumPy gives. 0: no, 1: yes, 2: a copy of it is, one of its rows after another 3.
+    `tensors`: the arguments by place."""
+    _, dtype, shape, strides, shared = leaf
+    known = all(_known(n) for t in (fake, *tensors) for n in t.shape)
+    sizes = not known or tuple(_hint(n) for n in fake.shape) == tuple(shape)
     if fake.dtype is not dtype or fake.dim() != len(shape) or not sizes:
         return 0
     roots = {id(_root(t)): place for place, t in enumerate(tensors)}
     ours = id(_root(fake)) in roots
-    if ours and not shared:
-        return 2
-    return 1 if ours == bool(shared) or fake.numel() == 0 else 0
+    if fake.numel() != 0 and ours < bool(shared):
+        return 0
+    if known and 0 not in shape:
+        far = [(_hint(s), n) for s, n in zip(fake.stride(), shape) if n > 1] != [
+            (s, n) for s, n in zip(strides, shape) if n > 1
+        ]
+        if far and (shared or not _in_rows(shape, strides)):
+            return 0
+        if far:
+            return 3
+    return 2 if ours and not shared else 1
+
+
+def _in_rows(shape, strides):
+    step = 1
+    for n, s in zip(reversed(shape), reversed(strides)):
+        if n > 1 and s != step:
+            return False
+        step *= n
+    return True
 
 
 def to_array(tensor):
     return tensor.resolve_conj().resolve_neg().numpy()
+
+
+def to_readonly(tensor):
+    array = to_array(tensor)
+    array.flags.writeable = False
+    return array
 
 
 def to_scalar(tensor):

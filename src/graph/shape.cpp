@@ -94,6 +94,28 @@ std::optional<std::vector<int64_t>> Call::integers(size_t i) const {
   return out;
 }
 
+std::optional<std::vector<int64_t>> Call::specialised(size_t i) const {
+  std::vector<Expr> asked;
+  if (auto* list = get<IntList>(i))
+    asked.assign(list->v.begin(), list->v.end());
+  else if (auto* one = get<Expr>(i))
+    asked = {*one};
+  else
+    return std::nullopt;
+  std::vector<int64_t> out;
+  for (Expr e : asked) {
+    auto v = specialised(e);
+    if (!v) return std::nullopt;
+    out.push_back(*v);
+  }
+  return out;
+}
+
+std::optional<int64_t> Call::specialised(Expr integer) const {
+  auto v = arena().as_const(integer);
+  return v || !context.decide ? v : context.decide->specialise(integer);
+}
+
 std::optional<bool> Call::less(Expr a, Expr b) const {
   auto x = arena().as_const(a), y = arena().as_const(b);
   if (x && y) return *x < *y;

@@ -44,6 +44,8 @@ class Decider {
   virtual std::optional<bool> decide(sym::Expr condition) = 0;
   // Whether a size is 1; one that is decided to be that is a constant from then on.
   virtual std::optional<bool> is_one(sym::Expr size) = 0;
+  // The value of an integer, which is that constant from then on.
+  virtual std::optional<int64_t> specialise(sym::Expr integer) = 0;
   // As decide(), for questions that make no difference for sizes of 0 and 1 (the order of strides).
   virtual std::optional<bool> usually(sym::Expr condition) = 0;
   // What the run is to check.

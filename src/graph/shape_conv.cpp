@@ -22,13 +22,12 @@ bool of_library(DType d) {
 // outside the library compute groups one by one and put these together, where planes of one element in groups of one
 // channel count as contiguous. To them the library leaves filters of one element in small batches where there is one
 // thread: that is not known here.
-std::optional<int8_t> format_of_groups(const Call& c, const TensorType& w, const Sizes& sizes, int8_t format) {
-  auto groups = c.integer(8);
+std::optional<int8_t> format_of_groups(const Call& c, const TensorType& w, const Sizes& sizes, int64_t groups,
+                                       int8_t format) {
   if (groups == 1) return format;
-  if (!groups) return std::nullopt;
   sym::ExprArena& arena = c.arena();
   TensorType group = c.fresh(w, w.dtype, sizes);
-  group.sizes[1] = arena.floordiv(group.sizes[1], arena.constant(*groups));
+  group.sizes[1] = arena.floordiv(group.sizes[1], arena.constant(groups));
   group.strides = format_strides(arena, group.sizes, format);
   const int8_t apart = suggested_format(c, group).value_or(format);
   if (apart == format || !of_library(w.dtype)) return apart;
@@ -40,7 +39,7 @@ std::optional<int8_t> format_of_groups(const Call& c, const TensorType& w, const
 
 // Three dimensions on the CPU, which eager sees as planes of one row, of the operand made contiguous: the result lies
 // as that of the planes. These may count as channels-last where a size is 1.
-Types along_a_line(const Call& c, const TensorType& x, const TensorType& w, Sizes sizes) {
+Types along_a_line(const Call& c, const TensorType& x, const TensorType& w, int64_t groups, Sizes sizes) {
   sym::ExprArena& arena = c.arena();
   bool last = false;
   for (const TensorType* t : {&x, &w}) {
@@ -58,7 +57,7 @@ Types along_a_line(const Call& c, const TensorType& x, const TensorType& w, Size
   if (last) {
     Sizes plane = t.sizes;
     plane.insert(plane.begin() + 2, arena.constant(1));
-    auto format = format_of_groups(c, w, plane, 2);
+    auto format = format_of_groups(c, w, plane, groups, 2);
     if (!format) return std::nullopt;
     t.strides = format_strides(arena, plane, *format);
     t.strides.erase(t.strides.begin() + 2);
@@ -66,19 +65,36 @@ Types along_a_line(const Call& c, const TensorType& x, const TensorType& w, Size
   return one(std::move(t));
 }
 
+// Whether an operand may ask for a layout of the result, which the Meta kernel does not know about.
+bool may_be_channels_last(const Call& c, const TensorType& t) {
+  if (t.dim() == 3) return !is_contiguous(c.arena(), t);
+  auto format = suggested_format(c, t);
+  return !format || *format;
+}
+
 Types convolution(const Call& c) {
   const TensorType *x = c.tensor(0), *w = c.tensor(1);
-  auto stride = c.integers(3), padding = c.integers(4), dilation = c.integers(5), extra = c.integers(7);
-  auto groups = c.integer(8);
-  if (!x || !w || x->dim() < 3 || w->dim() != x->dim() || !stride || !padding || !dilation || !extra || !groups)
-    return std::nullopt;
+  if (!x || !w || x->dim() < 3 || w->dim() != x->dim()) return std::nullopt;
+  std::optional<bool> last;
+  auto integers = [&](size_t i) {
+    auto known = c.integers(i);
+    if (known || (!c.get<IntList>(i) && !c.get<Expr>(i))) return known;
+    if (!last) last = may_be_channels_last(c, *x) || may_be_channels_last(c, *w);
+    return *last ? c.specialised(i) : known;
+  };
+  auto stride = integers(3), padding = integers(4), dilation = integers(5), extra = integers(7);
+  std::optional<int64_t> groups = c.integer(8);
+  if (!groups)
+    if (auto number = integers(8)) groups = number->at(0);
+  if (!stride || !padding || !dilation || !extra || !groups) return std::nullopt;
   if (x->dtype != w->dtype || x->device != w->device || !is_floating(x->dtype)) return std::nullopt;
   sym::ExprArena& arena = c.arena();
   auto k = [&](int64_t v) { return arena.constant(v); };
   bool transposed = c.flag(6);
   Expr channels = transposed ? w->sizes[0] : arena.mul(w->sizes[1], k(*groups));
   if (!c.surely_equal(x->sizes[1], channels)) return std::nullopt;
-  if (arena.range(channels).lo < 1) return std::nullopt;  // of no channels there is nothing in any, whatever the weight
+  if (c.less(k(0), channels) != true)
+    return std::nullopt;  // of no channels there is nothing in any, whatever the weight
   Sizes sizes{x->sizes[0], transposed ? arena.mul(w->sizes[1], k(*groups)) : w->sizes[0]};
   for (size_t d = 2; d < x->dim(); ++d) {
     auto s = at(*stride, d - 2), p = at(*padding, d - 2), l = at(*dilation, d - 2);
@@ -95,7 +111,7 @@ Types convolution(const Call& c) {
     if (c.less(n, k(1)) != false) return std::nullopt;
     sizes.push_back(n);
   }
-  if (x->dim() == 3 && x->device.type == DeviceType::CPU) return along_a_line(c, *x, *w, std::move(sizes));
+  if (x->dim() == 3 && x->device.type == DeviceType::CPU) return along_a_line(c, *x, *w, *groups, std::move(sizes));
   auto fx = suggested_format(c, *x), fw = suggested_format(c, *w);
   if (!fx || !fw) return std::nullopt;
   TensorType t = c.fresh(*x, x->dtype, std::move(sizes));
@@ -108,7 +124,7 @@ Types convolution(const Call& c) {
                                                     : false;
     if (!kept) return std::nullopt;
     std::optional<int8_t> format = volume ? 3 : 2;
-    if (x->device.type == DeviceType::CPU) format = format_of_groups(c, *w, t.sizes, *format);
+    if (x->device.type == DeviceType::CPU) format = format_of_groups(c, *w, t.sizes, *groups, *format);
     if (!format) return std::nullopt;
     t.strides = format_strides(arena, t.sizes, *format);
   } else if (x->dim() != 4 && !(is_contiguous(arena, *x) && is_contiguous(arena, *w))) {

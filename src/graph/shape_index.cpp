@@ -167,14 +167,17 @@ Types roll(const Call& c, const TensorType& x) {
   TensorType t = c.fresh(x, x.dtype, x.sizes);
   if (x.device.type != DeviceType::CPU || (dims && dims->v.empty())) return one(std::move(t));
   if (!shifts || !dims || shifts->v.size() != dims->v.size()) return std::nullopt;
+  const bool rows = is_contiguous(arena, x);  // as the Meta kernel has it, whatever the shift
   t = x;
   for (size_t i = 0; i < dims->v.size(); ++i) {
     auto d = wrap_dim(arena.as_const(dims->v[i]).value_or(INT64_MAX), x.dim());
-    auto shift = arena.as_const(shifts->v[i]);
+    auto shift = rows ? arena.as_const(shifts->v[i]) : c.specialised(shifts->v[i]);
     if (!shift || !d) return std::nullopt;
     const Expr n = x.sizes[*d];
+    auto size = arena.as_const(n);
+    if (!size && !rows && c.less(arena.constant(std::abs(*shift)), n) == false) size = c.specialised(n);
     Expr start;
-    if (auto size = arena.as_const(n)) {
+    if (size) {
       if (*size <= 0) return std::nullopt;
       start = arena.constant(((*size - *shift % *size) % *size + *size) % *size);
     } else {

@@ -53,6 +53,9 @@ struct Call {
   std::optional<std::vector<size_t>> dims(size_t i, size_t rank) const;
   std::optional<size_t> dim(size_t i, size_t rank) const;
   std::optional<std::vector<int64_t>> integers(size_t i) const;  // all constant
+  // The integer or integers of an argument; open ones are constants from then on.
+  std::optional<std::vector<int64_t>> specialised(size_t i) const;
+  std::optional<int64_t> specialised(Expr integer) const;
 
   TensorType fresh(const TensorType& like, DType dtype, Sizes sizes) const {  // contiguous
     TensorType t{dtype, like.device, std::move(sizes), {}, arena().constant(0)};

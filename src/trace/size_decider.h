@@ -24,6 +24,11 @@ class SizeDecider final : public graph::Decider {
     if (one == true) env_.pin(size);
     return one;
   }
+  std::optional<int64_t> specialise(sym::Expr integer) override {
+    if (!env_.has_hint(env_.simplify(integer))) return std::nullopt;
+    env_.pin(integer);
+    return env_.hint(integer);
+  }
   std::optional<bool> usually(sym::Expr condition) override { return env_.usually(condition); }
   void assume(sym::Expr condition, const sym::Failure& failure) override {
     if (decide(condition) != true) pending_.emplace_back(condition, failure);

@@ -574,3 +574,21 @@ def test_module_of_an_own_class_that_computes_later():
 
     module = Own("module")
     seen(lambda x: x * (2 if hasattr(module, "k") else 3), lambda: setattr(module, "__getattr__", lambda name: 5))
+
+
+def test_property_of_an_own_class_that_reads_itself():
+    class Scaled(property):
+        def __get__(self, instance, owner=None):
+            return self if instance is None else self.fget(instance) * self.k
+
+    scaled = Scaled(lambda self: 3)
+    scaled.k = 2
+    C = type("C", (), {"a": scaled})
+    c = C()
+    seen(lambda x: x * c.a, lambda: setattr(scaled, "k", 5))
+
+
+def test_configuration_of_pytorch():
+    config = torch.compiler.config
+    with config.patch(job_id=None):
+        seen(lambda x: x * (2 if config.job_id is None else 3), lambda: setattr(config, "job_id", "job"))

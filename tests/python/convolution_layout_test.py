@@ -153,3 +153,30 @@ def test_open_sizes(shape, last):
             want, got = call(x), compiled(x)
             torch.testing.assert_close(got, want)
             assert got.stride() == want.stride()
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("what", ["stride", "padding", "dilation", "groups"])
+def test_open_integers(what, last):
+    w = torch.randn(8, 2 if what == "groups" else 4, 3, 3)
+
+    def call(x, n):
+        return F.conv2d(x, w, **{what: n}) + n
+
+    compiled = braze.compile(call, dynamic=True, fullgraph=True)
+    for channels, n, side in ((4, 2, 9), (8, 4, 12)) if what == "groups" else ((4, 2, 9), (4, 3, 12), (4, 1, 11)):
+        x = torch.randn(2, channels, side, side + 1)
+        x = x.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+        want, got = call(x, n), compiled(x, n)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()
+
+
+def test_open_stride_along_a_line():
+    w = torch.randn(3, 4, 8).permute(2, 1, 0)
+    compiled = braze.compile(lambda x, n: F.conv1d(x, w, stride=n), dynamic=True, fullgraph=True)
+    for n, length in ((2, 9), (3, 12)):
+        x = torch.randn(2, 4, length)
+        want, got = F.conv1d(x, w, stride=n), compiled(x, n)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()

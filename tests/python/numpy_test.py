@@ -20,6 +20,10 @@ def alike(want, got):
         assert want.dtype == got.dtype and want.shape == got.shape, (
             f"{got.dtype} {got.shape}, expected {want.dtype} {want.shape}"
         )
+        if isinstance(want, np.ndarray):
+            assert want.flags.writeable == got.flags.writeable
+            steps = [[s for s, n in zip(a.strides, a.shape) if n > 1] for a in (want, got)]
+            assert want.size == 0 or steps[0] == steps[1], f"strides {steps[1]}, expected {steps[0]}"
         if want.dtype.kind in "biufc":
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
         else:
@@ -159,6 +163,40 @@ def test_the_array_of_a_tensor_is_its_memory():
     a = braze.compile(fn, fullgraph=True)(x)
     assert np.shares_memory(a, x.numpy())
     torch.testing.assert_close(x, X + 1)
+
+
+@pytest.mark.parametrize("name", ["asarray", "ravel", "squeeze", "transpose", "atleast_2d", "split", "diagonal"])
+def test_views_of_a_tensor_are_its_memory(name):
+    fn = (lambda x: np.split(x, 3)[1]) if name == "split" else getattr(np, name)
+    want, got = fn(X), braze.compile(lambda x: fn(x), fullgraph=True)(X)
+    alike(want, got)
+    assert np.shares_memory(got, X.numpy()) == np.shares_memory(want, X.numpy())
+
+
+def test_what_can_be_read_alone():
+    def fn(a):
+        return np.broadcast_to(a, (2, 3, 4)), np.diagonal(a), np.broadcast_to(a, (2, 3, 4))[0]
+
+    check(fn, F)
+
+    def write(a):
+        np.diagonal(a)[0] = 1
+
+    check(write, F, graphs=None, fullgraph=False)
+
+
+@pytest.mark.parametrize("indices", [[[1]], [[1], [0], [2]], [[0, 1]]])
+def test_places_along_an_axis(indices):
+    def fn(a):
+        b = a.copy()
+        np.put_along_axis(b, np.array(indices), 7, axis=1)
+        return b, np.take_along_axis(a, np.array(indices), axis=1)
+
+    check(fn, F)
+
+
+def test_copies_of_turned_arrays():
+    check(lambda a: (a.T.copy(), np.copy(a.T), a.T.astype(np.float64), np.array(a.T), a.T + 1, a.T.flatten()), F)
 
 
 def test_results_in_place_of_others():

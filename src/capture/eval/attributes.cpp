@@ -180,7 +180,7 @@ Variable* Attributes::bind_descriptor(PyObject* descr, SourceId at, Variable* se
     Variable* cls = tr_.global_object(reinterpret_cast<PyObject*>(type), Ground::pure(self));
     return tr_.make<BuiltinMethodVariable>(cls, descr, reinterpret_cast<PyDescrObject*>(descr)->d_type, name);
   }
-  if (PyType_IsSubtype(d, &PyProperty_Type)) {
+  if (PyType_IsSubtype(d, &PyProperty_Type) && d->tp_descr_get == PyProperty_Type.tp_descr_get) {
     Ref fget = Ref::steal(native::attr(Ground::guarded(at), descr, "fget"));
     if (!fget || fget.get() == Py_None) {
       PyErr_Clear();

@@ -84,7 +84,7 @@ Variable* lower(Translator& tr, Lowered& l, Variable* v) {
   switch (v->kind) {
     case Kind::Array: {
       auto* a = v->as<ArrayVariable>();
-      note(tr, l, a, a->tensor, a->scalar ? "scalar" : "array");
+      note(tr, l, a, a->tensor, a->scalar ? "scalar" : a->readonly ? "readonly" : "array");
       return a->tensor;
     }
     case Kind::Tensor:
@@ -143,9 +143,13 @@ Variable* lift(Translator& tr, const Lowered& l, PyObject* what, Variable* resul
   if (!fits) not_here(tr, take_error());
   long how = PyLong_AsLong(fits.get());
   if (how == 0) not_here(tr, "torch._numpy gives an array of another type, shape or memory than NumPy");
-  if (how == 2) {
+  if (how != 1) {
     static PyObject* clone = native::type_attr(Ground::fixed(), library().tensor, PyUnicode_InternFromString("clone"));
-    tensor = tr.force(tr.real.call_torch(clone, Args{{tensor}, {}}))->as<TensorVariable>();
+    static PyObject* rows =
+        native::attr(Ground::fixed(), Ref::steal(PyImport_ImportModule("torch")).get(), "contiguous_format");
+    Args copy{{tensor}, {}};
+    if (how == 3) copy.kw.emplace_back(tr.intern("memory_format"), tr.constant(rows, Ground::pure(tensor)));
+    tensor = tr.force(tr.real.call_torch(clone, copy))->as<TensorVariable>();
   }
   if (kind == "tensor") return tensor;
   bool scalar = kind == "scalar";
@@ -156,7 +160,7 @@ Variable* lift(Translator& tr, const Lowered& l, PyObject* what, Variable* resul
     if (!type) tr.raise_current();
     cls = reinterpret_cast<PyTypeObject*>(tr.keep(std::move(type)));
   }
-  return tr.make<ArrayVariable>(tensor, cls, scalar);
+  return tr.make<ArrayVariable>(tensor, cls, scalar, kind == "readonly");
 }
 
 // Numbers from numbers are known while capturing; nullptr: an array, which is another one in each call.
@@ -183,8 +187,14 @@ Variable* apply(Translator& tr, PyObject* operation, const Args& args, PyObject*
       PyTuple_SET_ITEM(pos.get(), static_cast<Py_ssize_t>(i), tr.real.to_python(l.args[i]).release());
     for (auto& [name, v] : l.args.kw) PyDict_SetItem(kw.get(), name, tr.real.to_python(v).get());
   }
-  Ref what = Ref::steal(
-      PyObject_CallFunctionObjArgs(helper("expect"), operation, pos.get(), kw.get(), l.kinds.get(), nullptr));
+  Ref what;
+  {
+    trace::WithoutTorchFunctions no_operation_of_the_programs(2);
+    tr.tracer().leave();  // what stands for the arguments is real
+    what = Ref::steal(
+        PyObject_CallFunctionObjArgs(helper("expect"), operation, pos.get(), kw.get(), l.kinds.get(), nullptr));
+    tr.tracer().enter();
+  }
   if (!what) not_here(tr, take_error());
   PyObject* head = PyTuple_GET_ITEM(what.get(), 0);
   if (of_sizes && PyUnicode_Check(head) && PyUnicode_CompareWithASCIIString(head, "scalar") == 0)
@@ -402,7 +412,10 @@ std::vector<Variable*> ArrayVariable::items(Translator& tr) {
 Variable* ArrayVariable::iter(Translator& tr) { return tr.make<SequenceIterator>(this, items(tr)); }
 
 Reg ArrayVariable::build(Codegen& cg) {
-  return cg.recipe.make(StepKind::Call, {cg.constant(helper(scalar ? "to_scalar" : "to_array")), cg.reg(tensor)});
+  return cg.recipe.make(StepKind::Call, {cg.constant(helper(scalar     ? "to_scalar"
+                                                            : readonly ? "to_readonly"
+                                                                       : "to_array")),
+                                         cg.reg(tensor)});
 }
 
 }  // namespace braze::capture

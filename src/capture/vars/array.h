@@ -8,8 +8,8 @@ namespace braze::capture {
 
 class ArrayVariable final : public Variable {
  public:
-  ArrayVariable(TensorVariable* tensor, PyTypeObject* cls, bool scalar)
-      : Variable(Kind::Array), tensor(tensor), cls(cls), scalar(scalar) {}
+  ArrayVariable(TensorVariable* tensor, PyTypeObject* cls, bool scalar, bool readonly = false)
+      : Variable(Kind::Array), tensor(tensor), cls(cls), scalar(scalar), readonly(readonly) {}
   PyTypeObject* type() const override { return cls; }
   std::string describe() const override { return scalar ? "a scalar of NumPy" : "an array of NumPy"; }
   Variable* getattr(Translator&, PyObject* name) override;
@@ -26,6 +26,7 @@ class ArrayVariable final : public Variable {
   TensorVariable* const tensor;
   PyTypeObject* const cls;  // numpy.ndarray, or the scalar's
   const bool scalar;
+  const bool readonly;  // a view that NumPy refuses to write through
 };
 
 // The tensor on the memory of an array that existed before (borrowed, see array_tensor()), as a variable. nullptr: not

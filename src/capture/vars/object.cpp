@@ -239,7 +239,7 @@ void ObjectVariable::generic_setattr(Translator& tr, PyObject* name, Variable* v
   if (descr && Py_TYPE(descr)->tp_descr_set) {
     PyTypeObject* d = Py_TYPE(descr);
     if (at.valid()) tr.guard_identity(at, descr);
-    if (PyType_IsSubtype(d, &PyProperty_Type)) {
+    if (PyType_IsSubtype(d, &PyProperty_Type) && d->tp_descr_set == PyProperty_Type.tp_descr_set) {
       Ref setter = Ref::steal(native::attr(Ground::guarded(at), descr, value ? "fset" : "fdel"));
       if (!setter || setter.get() == Py_None) {
         PyErr_Clear();

@@ -43,14 +43,18 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   // A lazy module makes its attributes when they are asked for, and keeps them. What code of the program's computes
   // anew each time is looked up anew each time.
   auto programs = [](PyObject* hook) { return hook && PyFunction_Check(hook) && !of_library(hook); };
-  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) ||
-                  programs(tr.attributes.lookup_on_type(t, tr.intern("__getattr__"), nullptr));
+  SourceId hook_at;
+  PyObject* hook = tr.attributes.lookup_on_type(t, tr.intern("__getattr__"), &hook_at);
+  bool computes = programs(native::item(Ground::conservative(), dict, "__getattr__")) || programs(hook);
   const char* text = PyUnicode_AsUTF8(name);
   Ref made = Ref::steal(native::attr(Ground::conservative(), self->object.get(), name));
   if (!made && !PyErr_ExceptionMatches(PyExc_AttributeError)) tr.raise_current();
   PyErr_Clear();
   if (PyDict_Contains(dict, name) == 1) return d->get(tr, name);
   if (computes) tr.unsupported("attribute '" + std::string(text ? text : "?") + "' of a module that computes it");
+  // PyTorch's configurations answer from a table: that code is followed, and what it reads guarded.
+  if (made && hook && PyFunction_Check(hook) && hook_at.valid())
+    return tr.call(tr.wrap(hook, hook_at), {self, tr.constant(name, Ground::pure(self))});
   return made ? tr.global_object(made.get(), Ground::pure(self)) : d->get(tr, name);
 }
 
