@@ -302,3 +302,26 @@ def test_a_key_that_comes_back_is_the_one_it_comes_back_by():
         held.update({1.0: 2, "c": 3})
         f(torch.zeros(2))
         assert list(held) == ["c", 1] and [type(k) for k in held] == [str, int]
+
+
+@case(x)
+def class_of_parts(x):
+    C = type("C", (Counter,), {"total": 3, "__doc__": "made"})
+    c = C(2)
+    return c.step(x) + C.total, C.__name__, C.__doc__, C.__mro__[1] is Counter, isinstance(c, Counter), c.double
+
+
+@case(x)
+def comparisons_by_name(x):
+    a, b = [1, 2], [1, 3]
+    return x + 1, a.__lt__(b), a.__ge__(b), a.__le__((1, 2)), (1,).__gt__((0, 5))
+
+
+def test_a_class_of_parts_is_another_in_each_call():
+    def fn(x):
+        C = type("C", (), {"a": 2})
+        return x * C.a, C, C()
+
+    compiled = braze.compile(fn, backend="eager")
+    first, second = compiled(torch.ones(2)), compiled(torch.ones(2))
+    assert first[1] is not second[1] and type(first[2]) is first[1] and second[1].__module__ == __name__

@@ -131,6 +131,29 @@ Variable* do_build_class(Translator& tr, Args& a) {
   return tr.made_class(cls);
 }
 
+// type(name, bases, dict), where all of these are real.
+Variable* class_of_parts(Translator& tr, Args& a) {
+  Args bases{{a[0]}, {}};
+  Variable* given = tr.force(a[1]);
+  if (!given->is(Kind::Tuple)) return nullptr;
+  const auto& classes = given->as<TupleVariable>()->elements;
+  bases.pos.insert(bases.pos.end(), classes.begin(), classes.end());
+  if (others_take_part(tr, bases)) return nullptr;
+  Ref args = real_arguments(tr, a, 0, nullptr);
+  Ref cls = Ref::steal(PyObject_Call(reinterpret_cast<PyObject*>(&PyType_Type), args.get(), nullptr));
+  if (!cls) tr.raise_current();
+  return tr.made_class(cls);
+}
+
+Variable* do_type(Translator& tr, Args& a) {
+  if (a.size() == 3) return class_of_parts(tr, a);
+  if (a.size() != 1) return nullptr;
+  // A module is known by its identity, and may be given another class.
+  if (PyObject* o = a[0]->as_constant(); o && PyModule_Check(o) && a[0]->source.valid())
+    tr.guards().type_is(a[0]->source, Py_TYPE(o), tr.line());
+  return tr.global_object(reinterpret_cast<PyObject*>(a[0]->type()), Ground::pure(a));
+}
+
 Variable* do_namedtuple(Translator& tr, Args& a) {
   Ref args = real_arguments(tr, a, 0, nullptr), kw = real_keywords(tr, a);
   static PyObject* make = [] {
@@ -163,6 +186,7 @@ Variable* do_dataclass(Translator& tr, Args& a) {
 
 void register_class_builtins() {
   register_builtin("builtins", "__build_class__", do_build_class);
+  register_builtin("builtins", "type", do_type);
   register_builtin("builtins", "type.__call__", do_type_call);
   register_builtin("collections", "namedtuple", do_namedtuple);
   register_builtin("dataclasses", "dataclass", do_dataclass);

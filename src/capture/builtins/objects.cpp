@@ -68,14 +68,6 @@ Variable* do_type_instancecheck(Translator& tr, Args& a) {
   return tr.boolean(PyType_IsSubtype(tr.force(a[1])->type(), reinterpret_cast<PyTypeObject*>(cls)), Ground::pure(a));
 }
 
-Variable* do_type(Translator& tr, Args& a) {
-  if (a.size() != 1) return nullptr;
-  // A module is known by its identity, and may be given another class.
-  if (PyObject* o = a[0]->as_constant(); o && PyModule_Check(o) && a[0]->source.valid())
-    tr.guards().type_is(a[0]->source, Py_TYPE(o), tr.line());
-  return tr.global_object(reinterpret_cast<PyObject*>(a[0]->type()), Ground::pure(a));
-}
-
 Variable* do_callable(Translator& tr, Args& a) {
   if (a.size() != 1) return nullptr;
   switch (a[0]->kind) {
@@ -251,11 +243,19 @@ Variable* do_cast(Translator&, Args& a) { return a.size() == 2 ? a.pos[1] : null
 }  // namespace
 
 void register_object_builtins() {
-  const BuiltinRow rows[] = {{"len", do_len},         {"isinstance", do_isinstance}, {"issubclass", do_issubclass},
-                             {"type", do_type},       {"callable", do_callable},     {"getattr", do_getattr},
-                             {"hasattr", do_hasattr}, {"setattr", do_setattr},       {"delattr", do_delattr},
-                             {"vars", do_vars},       {"super", do_super},           {"id", do_id},
-                             {"globals", do_globals}, {"locals", do_locals}};
+  const BuiltinRow rows[] = {{"len", do_len},
+                             {"isinstance", do_isinstance},
+                             {"issubclass", do_issubclass},
+                             {"callable", do_callable},
+                             {"getattr", do_getattr},
+                             {"hasattr", do_hasattr},
+                             {"setattr", do_setattr},
+                             {"delattr", do_delattr},
+                             {"vars", do_vars},
+                             {"super", do_super},
+                             {"id", do_id},
+                             {"globals", do_globals},
+                             {"locals", do_locals}};
   for (const BuiltinRow& r : rows) register_builtin("builtins", r.name, r.handler);
   register_builtin(library().object_new, do_object_new);
   register_builtin("builtins", "tuple.__new__", do_tuple_new);

@@ -9,6 +9,7 @@ void register_pure_builtins() {
   for (const char* n : {"chr", "ord", "hex", "oct", "bin", "ascii", "complex", "bytes"}) register_pure("builtins", n);
   for (const char* n : {"index", "length_hint"}) register_pure("_operator", n);
   register_pure("posix", "fspath");
+  register_pure("sys", "intern");
   register_pure("builtins", "str.maketrans");
   for (const char* n : {"pack", "unpack", "calcsize"}) register_pure("_struct", n);
   for (const char* n :

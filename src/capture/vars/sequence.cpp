@@ -157,11 +157,14 @@ Variable* SequenceVariable::shared_method(Translator& tr, const char* name, Args
   if (n == "__iter__" && args.size() == 0) return iter(tr);
   if (n == "__add__" && args.size() == 1) return tr.binary_op(0, this, args[0]);
   if (n == "__mul__" && args.size() == 1) return tr.binary_op(5, this, args[0]);
-  if ((n == "__eq__" || n == "__ne__") && args.size() == 1) {
-    PyTypeObject* like = is(Kind::Tuple) ? &PyTuple_Type : type();
-    if (!PyType_IsSubtype(args[0]->type(), like)) return tr.constant(Py_NotImplemented, Ground::fixed());
-    return tr.compare(n == "__eq__" ? Py_EQ : Py_NE, this, args[0]);
-  }
+  static constexpr std::pair<std::string_view, int> comparisons[] = {
+      {"__eq__", Py_EQ}, {"__ne__", Py_NE}, {"__lt__", Py_LT}, {"__le__", Py_LE}, {"__gt__", Py_GT}, {"__ge__", Py_GE}};
+  for (auto [method, op] : comparisons)
+    if (n == method && args.size() == 1) {
+      PyTypeObject* like = is(Kind::Tuple) ? &PyTuple_Type : type();
+      if (!PyType_IsSubtype(args[0]->type(), like)) return tr.constant(Py_NotImplemented, Ground::fixed());
+      return tr.compare(op, this, args[0]);
+    }
   if (n == "__reversed__" && args.size() == 0 && type() == &PyList_Type) return tr.make<ReversedIterator>(this);
   return nullptr;
 }
