@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import types
 import typing
 
 import pytest
@@ -325,3 +326,11 @@ def test_a_class_of_parts_is_another_in_each_call():
     compiled = braze.compile(fn, backend="eager")
     first, second = compiled(torch.ones(2)), compiled(torch.ones(2))
     assert first[1] is not second[1] and type(first[2]) is first[1] and second[1].__module__ == __name__
+
+
+@case(x)
+def dict_of_a_namespace(x):
+    o = types.SimpleNamespace(a=1)
+    o.__dict__["b"] = 2
+    o.c = 3
+    return x + vars(o)["c"] + o.b, list(vars(o).items())

@@ -142,6 +142,8 @@ Variable* ObjectVariable::generic_getattr(Translator& tr, PyObject* name) {
   if (descr && Py_TYPE(descr)->tp_descr_set && Py_TYPE(descr)->tp_descr_get) {
     if (Py_TYPE(descr) == &PyMemberDescr_Type) {
       if (at.valid()) tr.guard_identity(at, descr);
+      if (!real && named(name, "__dict__") && PyType_IsSubtype(cls, library().simple_namespace))
+        return instance_dict(tr);
       return read_slot(tr, descr, name);
     }
     if (Py_TYPE(descr) == &PyGetSetDescr_Type) {
