@@ -224,7 +224,7 @@ class CompiledGraph::Impl {
     try {
       run_in(*frame, rf, call);
     } catch (const runtime::IndexOutOfRange& e) {
-      TORCH_CHECK_INDEX(false, e.what());
+      TORCH_CHECK_INDEX((note_not_again(true), false), e.what());
     } catch (const InternalError& e) {
       raise_internal_failure(e);
     }
@@ -497,7 +497,7 @@ class CompiledGraph::Impl {
   void finish(runtime::Frame& frame, RunFrame& rf) const {
     for (size_t i = 0; i < outputs_.size(); ++i) rf.results[i] = output(i, frame, rf);
     if (writebacks_.empty()) return;
-    note_inputs_written(true);
+    note_not_again(true);
     c10::SmallVector<at::Tensor, 4> from;
     for (size_t i = 0; i < writebacks_.size(); ++i) {
       from.emplace_back();

@@ -14,6 +14,7 @@
 #include "base/log_topics.h"
 #include "launch/extern.h"
 #include "launch/runnable.h"
+#include "launch/written_inputs.h"
 #include "runtime/cuda/driver.h"
 
 namespace braze::launch {
@@ -356,7 +357,9 @@ bool ReplayedGraph::record(Recording& r, const Recordings& all, const CompiledGr
 }
 
 void ReplayedGraph::replay(Recording& r, CompiledGraph::Call& call) const {
-  TORCH_CHECK_INDEX(!runtime::cuda::take_error(),
+  const bool failed_before = runtime::cuda::take_error();
+  if (failed_before) note_not_again(true);
+  TORCH_CHECK_INDEX(!failed_before,
                     "index out of range in a GPU kernel that was launched before (its results are not valid)");
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (r.inputs[i].defined()) copy_to(r.inputs[i], *call.inputs[i]);

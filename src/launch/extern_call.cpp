@@ -269,7 +269,7 @@ class BoxedCall : public ExternCall {
     if (packed_) packed_->replace(stack);
     if (mask_) mask_->leave_out(stack);
     std::vector<at::Tensor> copies = copy_written(stack);
-    if (writes_inputs_) note_inputs_written(true);  // also by an operator that raises then
+    if (writes_inputs_) note_not_again(true);  // also by an operator that raises then
     if (convolution_)
       convolution_->run(*op_, stack);
     else

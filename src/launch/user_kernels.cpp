@@ -57,7 +57,7 @@ void define_launch_kernel() {
 
 }  // namespace
 
-bool note_inputs_written(bool yes) {
+bool note_not_again(bool yes) {
   thread_local bool written = false;
   return std::exchange(written, yes);
 }

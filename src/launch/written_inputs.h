@@ -4,9 +4,9 @@
 
 namespace braze::launch {
 
-// Whether a run on this thread has changed its inputs before its end (schedule/call_in_place.h): one that fails after
-// that is not made again. Returns what it was before.
-bool note_inputs_written(bool yes);
+// Whether a run on this thread that fails is not to be made again: it has changed its inputs before its end
+// (schedule/call_in_place.h), or tells of a kernel that was launched before. Returns what it was before.
+bool note_not_again(bool yes);
 
 // A tensor without history on the same memory, with the same version: what is kept of it keeps its geometry when that
 // of `tensor` changes. Owned; nullptr with an exception set.

@@ -259,6 +259,7 @@ void Lowering::lower_view(NodeId n, ValueId v) {
         expands |= !indexing.is_one(to[d]) && (!there || indexing.is_one(from[d + from.size() - to.size()]));
       }
     if (expands && costs_more_again(u)) realise_for_broadcast(u);
+    if (node.op == graph::Op::view && turns(source, u)) realise(u);
   }
   if (is_realised(u)) s.view = window(v);
   if (s.view) return;

@@ -93,6 +93,9 @@ struct ViewMap {
 };
 ViewMap view_map(Lowering&, const graph::Node&, uint32_t output);
 bool is_view(const graph::Graph&, const graph::Node&);
+// Whether a value that a node computes is a copy of an array on a CPU whose neighbours in a row are elsewhere. Read in
+// one pass as another array it would be gathered, with its coordinates computed anew for each element.
+bool turns(const graph::Graph&, ValueId);
 // Element `at` of a window, counted from its buffer's start in elements of the window's dtype, which may be wider or
 // narrower than the buffer's: put together from the bits of several, or a part of those of one.
 ValId load_as(Body& body, DType stored, const View& window, Expr at);

@@ -206,4 +206,14 @@ ValId load_as(Body& body, DType stored, const View& window, Expr at) {
   return body.bitcast(all.id, window.dtype);
 }
 
+bool turns(const graph::Graph& g, ValueId u) {
+  const graph::Node& copy = g.node(g.value(u).node);
+  if (copy.op != graph::Op::clone || g.type(u).device.type != DeviceType::CPU) return false;
+  const TensorType &from = g.type(std::get<ValueId>(copy.args[0])), &to = g.type(u);
+  for (size_t d = to.sizes.size(); d-- > 0;)
+    if (!g.arena().is_const(to.sizes[d], 1))
+      return g.arena().is_const(to.strides[d], 1) && !g.arena().is_const(from.strides[d], 1);
+  return false;
+}
+
 }  // namespace braze::lower

@@ -1,5 +1,6 @@
 #include "passes/channels_last.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "graph/depthwise.h"
@@ -49,17 +50,25 @@ class Pass {
  public:
   Pass(const Graph& g, const Targets& targets) : g_(g), targets_(targets), r_(g), escapes_(escaping(g)) {
     for (const Node& n : g.nodes()) packed_ = packed_ || is_packed(n);
+    leads_.resize(escapes_.size());
+    for (size_t i = g.nodes().size(); i-- > 0;) {
+      const Node& n = g.node(graph::NodeId(i));
+      const bool passes_on = follows(n) && std::any_of(n.outputs.begin(), n.outputs.end(),
+                                                       [&](ValueId v) { return v.valid() && leads_[v.index]; });
+      if (passes_on)
+        Graph::for_each_operand(n, [&](ValueId v) { leads_[v.index] = true; });
+      else if (fits(g, targets, n, packed_))
+        leads_[std::get<ValueId>(n.args[0]).index] = true;
+    }
   }
 
   Graph run() {
     for (const Node& n : g_.nodes()) {
-      OpClass c = n.op == Op::Extern ? OpClass::Extern : graph::op_class(n.op);
-      bool follows = c == OpClass::Pointwise || n.op == Op::max_pool2d_with_indices;
       if (fits(g_, targets_, n, packed_))
         convolution(n);
-      else if (follows && reads_changed(n))
+      else if (follows(n) && reads_changed(n))
         follow(n);
-      else if (c == OpClass::Reduction && n.outputs.size() == 1)
+      else if (class_of(n) == OpClass::Reduction && n.outputs.size() == 1)
         r_.copy(n);
       else
         keep(n);
@@ -68,6 +77,11 @@ class Pass {
   }
 
  private:
+  static OpClass class_of(const Node& n) { return n.op == Op::Extern ? OpClass::Extern : graph::op_class(n.op); }
+  static bool follows(const Node& n) {
+    return class_of(n) == OpClass::Pointwise || n.op == Op::max_pool2d_with_indices;
+  }
+
   bool changed(ValueId old) const { return old.valid() && changed_.contains(old.index); }
   bool reads_changed(const Node& n) const {
     bool any = false;
@@ -109,8 +123,11 @@ class Pass {
   void convolution(const Node& n) {
     const TensorType& recorded = g_.type(n.outputs[0]);
     const bool there = is_channels_last(recorded);
+    // On a GPU one alone is faster as it is than with all that it reads and gives laid out anew.
+    const bool alone = recorded.device.type == DeviceType::CUDA && !is_packed(n) && !leads_[n.outputs[0].index] &&
+                       !is_channels_last(r_.out().type(r_.map(std::get<ValueId>(n.args[0]))));
     // What is copied back takes the layout that is recorded, which is one of the two.
-    if (!there && !is_contiguous(g_.arena(), recorded)) {
+    if (!there && (alone || !is_contiguous(g_.arena(), recorded))) {
       keep(n);
       return;
     }
@@ -173,8 +190,8 @@ class Pass {
   const Graph& g_;
   const Targets& targets_;
   Rewriter r_;
-  bool packed_ = false;  // a convolution has a packed weight
-  std::vector<bool> escapes_;
+  bool packed_ = false;                // a convolution has a packed weight
+  std::vector<bool> escapes_, leads_;  // leads_: to another convolution, by what follows the layout
   std::unordered_map<uint32_t, bool> changed_;
   std::unordered_map<uint32_t, ValueId> copies_, contiguous_;  // by old value
   std::vector<std::pair<uint32_t, ValueId>> restored_here_;

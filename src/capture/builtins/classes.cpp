@@ -1,5 +1,6 @@
 // Classes that the captured code defines.
 #include "capture/builtins/builtins.h"
+#include "capture/builtins/class_bodies.h"
 #include "capture/code/bytecode.h"
 #include "capture/eval/calls.h"
 #include "capture/eval/library_objects.h"
@@ -119,6 +120,7 @@ Variable* do_build_class(Translator& tr, Args& a) {
   if (a.size() < 2 || !a[0]->is(Kind::Function)) return nullptr;
   auto* body = a[0]->as<FunctionVariable>();
   if (body->real || others_take_part(tr, a)) return nullptr;
+  check_class_body(tr, body);
   Ref fn = Ref::steal(PyFunction_New(body->code.get(), body->globals));
   if (body->closure) {
     Ref closure = real_closure(tr, body);

@@ -237,9 +237,9 @@ Ran execute(Entry& e, GuardValues& values, PyObject** regs) {
     PyObject* const* given = inputs.empty() ? values.values() : inputs.data();
     std::optional<launch::InferenceScope> inference;
     if (e.inference) inference.emplace();
-    launch::note_inputs_written(false);
+    launch::note_not_again(false);
     if (!GraphCall(e, given, symbols).run(outputs.get())) {
-      if (!before || launch::note_inputs_written(false) || PyErr_ExceptionMatches(launch::internal_failure()) ||
+      if (!before || launch::note_not_again(false) || PyErr_ExceptionMatches(launch::internal_failure()) ||
           !PyErr_ExceptionMatches(PyExc_Exception))
         return Ran::Raised;
       e.run_failures.ended(e.name);

@@ -6,6 +6,7 @@
 #include "capture/eval/library_objects.h"
 #include "capture/eval/translator.h"
 #include "capture/vars/all.h"
+#include "trace/pytorch/names.h"
 
 namespace braze::capture {
 namespace {
@@ -53,7 +54,7 @@ Variable* module_attribute(Translator& tr, RealVariable* self, PyObject* name) {
   if (PyDict_Contains(dict, name) == 1) return d->get(tr, name);
   if (computes) tr.unsupported("attribute '" + std::string(text ? text : "?") + "' of a module that computes it");
   // PyTorch's configurations answer from a table: that code is followed, and what it reads guarded.
-  if (made && hook && PyFunction_Check(hook) && hook_at.valid())
+  if (made && hook_at.valid() && PyType_IsSubtype(t, pytorch::get_type(pytorch::Name::ConfigModule)))
     return tr.call(tr.wrap(hook, hook_at), {self, tr.constant(name, Ground::pure(self))});
   return made ? tr.global_object(made.get(), Ground::pure(self)) : d->get(tr, name);
 }

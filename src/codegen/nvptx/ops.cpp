@@ -121,7 +121,8 @@ void Emitter::emit_pure(const LoopOp& op) {
     divide_all(op, *args[0], *args[1]);
     return;
   }
-  bool math = ir::is_math(op.code) && is_floating(op.dtype);
+  bool math = (ir::is_math(op.code) && is_floating(op.dtype)) ||
+              (op.code == OpCode::Rsqrt && ir::compute_type(vb_, op.dtype)->isFloatTy());
   bool of_bytes = op.code == OpCode::Cast && (types[0] == DType::I8 || types[0] == DType::U8) &&
                   ir::compute_type(vb_, op.dtype)->isFloatTy();
   for (size_t e = 0; e < n; ++e) {
