@@ -54,14 +54,18 @@ void Instructions::PopExcept(Execution& x) {
 void Instructions::CheckExcMatch(Execution& x) {
   Variable* cls = x.tr.force(x.f.pop());
   Ref c = x.tr.real.to_python(cls);
-  auto catchable = [](PyObject* o) { return PyExceptionClass_Check(o); };
-  bool all = true;
+  // By the bases alone: no metaclass is asked.
+  PyTypeObject* raised = x.tr.force(x.f.top())->type();
+  bool all = true, match = false;
+  auto compare = [&](PyObject* o) {
+    all = all && PyExceptionClass_Check(o);
+    match = match || (all && PyType_IsSubtype(raised, reinterpret_cast<PyTypeObject*>(o)));
+  };
   if (!PyTuple_Check(c.get()))
-    all = catchable(c.get());
+    compare(c.get());
   else
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c.get()); ++i) all = all && catchable(PyTuple_GET_ITEM(c.get(), i));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(c.get()); ++i) compare(PyTuple_GET_ITEM(c.get(), i));
   if (!all) x.tr.raise(PyExc_TypeError, "catching classes that do not inherit from BaseException is not allowed");
-  bool match = x.tr.is_instance(x.f.top(), c.get());
   x.f.push(x.tr.boolean(match, Ground::pure(x.f.top(), cls)));
 }
 
