@@ -54,8 +54,8 @@ bool keeps_strides(const sym::ExprArena& arena, const TensorType& x) {
 
 // Groups of x's dimensions that are contiguous among themselves are cut into the new dimensions. Without `ask`,
 // dimensions of which that is not known are groups of their own: where the new ones can be cut from those, they have
-// the same strides either way.
-std::optional<Sizes> cut(const Call& c, const TensorType& x, const Sizes& sizes, bool ask) {
+// the same strides either way. `never`: set where there are no such strides.
+std::optional<Sizes> cut(const Call& c, const TensorType& x, const Sizes& sizes, bool ask, bool* never) {
   sym::ExprArena& arena = c.arena();
   auto holds = [&](Expr condition) { return ask ? c.known(condition) : arena.known(condition); };
   Sizes out(sizes.size());
@@ -87,7 +87,10 @@ std::optional<Sizes> cut(const Call& c, const TensorType& x, const Sizes& sizes,
       made = arena.mul(made, s);
       --at;
     }
-    if (ask ? !c.surely_equal(made, have) : made != have) return std::nullopt;
+    if (ask ? !c.surely_equal(made, have) : made != have) {
+      *never = ask && c.equal(made, have) == false;
+      return std::nullopt;
+    }
     if (d > 0) {
       chunk_base = x.strides[d - 1];
       have = made = arena.constant(1);
@@ -98,15 +101,15 @@ std::optional<Sizes> cut(const Call& c, const TensorType& x, const Sizes& sizes,
 }
 
 // Strides under which x's storage shows `sizes`, if there are any.
-std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Sizes& sizes) {
+std::optional<Sizes> view_strides(const Call& c, const TensorType& x, const Sizes& sizes, bool* never) {
   sym::ExprArena& arena = c.arena();
   Expr n = numel(arena, x.sizes);
   if (arena.is_const(n, 0)) return sizes == x.sizes ? x.strides : contiguous_strides(arena, sizes);
   if (arena.range(n).lo < 1 && !arena.depends_on_data(n)) return std::nullopt;
   if (x.dim() == 0) return Sizes(sizes.size(), arena.constant(1));
   if (sizes == x.sizes && keeps_strides(arena, x)) return x.strides;
-  auto strides = cut(c, x, sizes, false);
-  return strides ? strides : cut(c, x, sizes, true);
+  auto strides = cut(c, x, sizes, false, never);
+  return strides ? strides : cut(c, x, sizes, true, never);
 }
 
 TensorType over(const TensorType& x, Sizes sizes, Sizes strides, Expr offset) {
@@ -125,7 +128,9 @@ Types view(const Call& c, const TensorType& x, const Sizes& wanted) {
       return one(over(x, std::move(*sizes), std::move(strides), x.offset));
     }
   }
-  auto strides = view_strides(c, x, *sizes);
+  bool never = false;
+  auto strides = view_strides(c, x, *sizes, &never);
+  if (!strides && never && c.op == Op::view) return c.refuse();
   if (!strides) return std::nullopt;
   return one(over(x, std::move(*sizes), std::move(*strides), x.offset));
 }

@@ -125,6 +125,7 @@ class Pass {
     const bool there = is_channels_last(recorded);
     // On a GPU one alone is faster as it is than with all that it reads and gives laid out anew.
     const bool alone = recorded.device.type == DeviceType::CUDA && !is_packed(n) && !leads_[n.outputs[0].index] &&
+                       !graph::is_depthwise(g_, n, targets_) &&
                        !is_channels_last(r_.out().type(r_.map(std::get<ValueId>(n.args[0]))));
     // What is copied back takes the layout that is recorded, which is one of the two.
     if (!there && (alone || !is_contiguous(g_.arena(), recorded))) {

@@ -450,6 +450,7 @@ void SegmentEnd::complete() {
   if (tr_.segment().captured.needs_grad && tr_.view().gradients) add_gradients();
   finish_sizes();
   if (verifying()) tr_.verify_grounds();
+  tr_.guards().forget(tr_.of_made_classes(), tr_.sources());
   tr_.guards().simplify(tr_.sources());
 }
 

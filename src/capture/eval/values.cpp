@@ -273,6 +273,15 @@ Variable* Values::made_class(Ref cls) {
   return v;
 }
 
+std::unordered_set<PyObject*> Values::of_made_classes() const {
+  std::unordered_set<PyObject*> out;
+  for (const auto& [cls, v] : made_classes_) {
+    out.insert(cls);
+    out.insert(type_dict(reinterpret_cast<PyTypeObject*>(cls)));
+  }
+  return out;
+}
+
 void Values::check_rebuild(PyTypeObject* cls) const {
   if (auto it = made_classes_.find(reinterpret_cast<PyObject*>(cls)); it != made_classes_.end())
     throw CannotRebuild{it->second, std::string("class ") + cls->tp_name + ", which the code defines,"};

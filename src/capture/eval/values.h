@@ -88,6 +88,8 @@ class Values {
   // A class that the captured code defines: made now, and only good as long as neither it nor an instance leaves the
   // capture, since each call of the code would make another.
   Variable* made_class(Ref cls);
+  // The classes that the code made, and their dicts.
+  std::unordered_set<PyObject*> of_made_classes() const;
   bool is_made_class(PyTypeObject* cls) const { return made_classes_.count(reinterpret_cast<PyObject*>(cls)) != 0; }
   // Throws CannotRebuild for an instance of such a class.
   void check_rebuild(PyTypeObject* cls) const;

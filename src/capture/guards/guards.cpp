@@ -51,6 +51,14 @@ void GuardSet::truncate(size_t n) {
   for (size_t i = 0; i < n; ++i) index_.insert(hash_of(items_[i]), static_cast<uint32_t>(i));
 }
 
+void GuardSet::forget(const std::unordered_set<PyObject*>& made, const Sources& sources) {
+  std::erase_if(items_, [&](const Guard& g) {
+    SourceId root = g.source;
+    while (sources[root].base.valid()) root = sources[root].base;
+    return g.group.empty() && sources[root].kind == SourceKind::Const && made.contains(sources[root].key.get());
+  });
+}
+
 void GuardSet::simplify(const Sources& sources) {
   // What is compared where the value is fetched, before anything that hangs off it is: layouts of objects are only
   // known by their class.

@@ -87,6 +87,8 @@ class GuardSet {
   const std::vector<Guard>& items() const { return items_; }
   // Of guards that were written down: nothing is added to them but what is to exist.
   void restore(std::vector<Guard> items) { items_ = std::move(items); }
+  // Removes what is read off these objects, which each call makes anew.
+  void forget(const std::unordered_set<PyObject*>& made, const Sources& sources);
   // Removes what others imply, and joins a guard on the class of a value with another on the same value. At the end of
   // a capture.
   void simplify(const Sources& sources);

@@ -17,7 +17,14 @@ Carried repeat(VectorBuilder& b, const Carried& values, const std::function<Valu
                const std::function<void(Carried&)>& step) {
   auto* f = b.B.GetInsertBlock()->getParent();
   auto block = [&] { return llvm::BasicBlock::Create(b.context(), "", f); };
-  llvm::BasicBlock *before = b.B.GetInsertBlock(), *head = block(), *body = block(), *after = block();
+  llvm::BasicBlock *before = b.B.GetInsertBlock(), *head = block(), *body = block(), *after;
+  if (b.B.GetInsertPoint() == before->end()) {
+    after = block();
+  } else {  // inside of a branch
+    after = before->splitBasicBlock(b.B.GetInsertPoint());
+    before->getTerminator()->eraseFromParent();
+    b.B.SetInsertPoint(before);
+  }
   b.B.CreateBr(head);
   b.B.SetInsertPoint(head);
   Carried phis;
@@ -33,7 +40,7 @@ Carried repeat(VectorBuilder& b, const Carried& values, const std::function<Valu
   for (size_t i = 0; i < phis.size(); ++i)
     llvm::cast<llvm::PHINode>(phis[i])->addIncoming(next[i], b.B.GetInsertBlock());
   b.B.CreateBr(head);
-  b.B.SetInsertPoint(after);
+  b.B.SetInsertPoint(after, after->begin());
   return phis;
 }
 
