@@ -131,14 +131,20 @@ Trial try_in_place(Recorder& recorder, const c10::OperatorHandle& op, const OpIn
   if (!self) return Trial::Unknown;
   const TensorType& into = types[self->index];
   if (has_repeated_elements(arena, into)) return Trial::Refused;
-  if (!elements_are_apart(arena, into)) return Trial::Unknown;
+  // Eager's error: not all of PyTorch's versions look at this in their Meta kernels.
+  auto check_cast = [&](DType of) {
+    const at::ScalarType from = scalar_type(of), to = scalar_type(into.dtype);
+    TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to);
+  };
+  const bool arithmetic =
+      form == Op::add_Tensor || form == Op::sub_Tensor || form == Op::mul_Tensor || form == Op::div_Tensor;
+  for (const TensorType& t : types)
+    if (arithmetic && is_complex(t.dtype)) check_cast(t.dtype);
   auto lookup = [&](ValueId v) { return graph::Operand{&types[v.index], wrapped[v.index]}; };
   graph::ShapeContext context{graph::OperandLookup(lookup), arena, *dtype_of(c10::get_default_dtype_as_scalartype())};
   auto result = graph::infer(form, converted, context);
-  if (!result || result->size() != 1) return Trial::Unknown;
-  // Eager's error: not all of PyTorch's versions look at this in their Meta kernels.
-  at::ScalarType from = scalar_type((*result)[0].dtype), to = scalar_type(into.dtype);
-  TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to);
+  if (result && result->size() == 1) check_cast((*result)[0].dtype);
+  if (!result || result->size() != 1 || !elements_are_apart(arena, into)) return Trial::Unknown;
   return (*result)[0].sizes == into.sizes ? Trial::Succeeds : Trial::Unknown;
 }
 
