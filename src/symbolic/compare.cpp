@@ -154,7 +154,8 @@ Expr ExprArena::substitute(Expr e, std::span<const std::pair<Expr, Expr>> map) {
     same &= n == o;
     o = n;
   }
-  if (same) return e;
+  // Of two numbers one may be known to be the larger by now.
+  if (same && kind(e) != Kind::Min && kind(e) != Kind::Max) return e;
   switch (kind(e)) {
     case Kind::Add: return sum(ops);
     case Kind::Mul: return product(ops);

@@ -37,7 +37,7 @@ Expr ShapeEnv::add_unbacked_base(Range range, std::string origin) {
   return base_.back();
 }
 
-Expr ShapeEnv::simplify(Expr e) { return replaced_.empty() ? e : arena_->substitute(e, replaced_); }
+Expr ShapeEnv::simplify(Expr e) { return arena_->substitute(e, replaced_); }
 
 bool ShapeEnv::has_hint(Expr e) const {
   std::vector<Expr> symbols;

@@ -282,9 +282,9 @@ Arg Recorder::convert(ArgKind kind, const c10::IValue& value, const OpInfo& info
 
 void Recorder::refresh_sizes(bool arguments) {
   size_t now = sizes_->replacements();
-  bool types = now != refreshed_;
+  bool types = now != refreshed_ || (arguments && !sizes_->base().empty());
   refreshed_ = now;
-  if (!now || (!types && !arguments)) return;
+  if (!types && !(now && arguments)) return;
   auto put = [&](std::vector<sym::Expr>& list) {
     for (sym::Expr& e : list) e = sizes_->simplify(e);
   };
