@@ -281,15 +281,21 @@ bool all_known(const Call& c, const TensorType& t) {
   return std::all_of(t.sizes.begin(), t.sizes.end(), [&](Expr e) { return c.arena().as_const(e).has_value(); });
 }
 
-// Of slice_scatter and its like, (self, src, where...): whether the source has the sizes of that part of self.
-bool fits_view(const Call& c, const TensorType& source) {
+// Of slice_scatter and its like, (self, src, where...): whether the source has the sizes of that part of self. nullopt:
+// not known.
+std::optional<bool> fits_view(const Call& c, const TensorType& source) {
   std::vector<Arg> where{c.args[0]};
   where.insert(where.end(), c.args.begin() + 2, c.args.end());
   const Op view = c.op == Op::slice_scatter    ? Op::slice_Tensor
                   : c.op == Op::select_scatter ? Op::select_int
                                                : Op::diagonal;
   Types part = view_types(Call{view, where, c.context});
-  return part && c.same_sizes(part->at(0).sizes, source.sizes);
+  if (!part) return std::nullopt;
+  const Sizes& sizes = part->at(0).sizes;
+  if (c.same_sizes(sizes, source.sizes)) return true;
+  bool differ = sizes.size() != source.sizes.size();
+  for (size_t d = 0; !differ && d < sizes.size(); ++d) differ = c.equal(sizes[d], source.sizes[d]) == false;
+  return differ ? std::optional(false) : std::nullopt;
 }
 
 }  // namespace
@@ -396,7 +402,8 @@ Types index_types(const Call& c) {
         return with_strides(std::move(t), preserved_strides(arena, *x, c.context.decide));
       }
       if (!s || s->dtype != x->dtype) return std::nullopt;
-      if (!fits_view(c, *s)) return all_known(c, *x) && all_known(c, *s) ? c.refuse() : std::nullopt;
+      if (auto fits = fits_view(c, *s); fits != true)
+        return fits || (all_known(c, *x) && all_known(c, *s)) ? c.refuse() : std::nullopt;
       // Strides are kept, but where elements share memory.
       for (size_t d = 0; d < x->dim(); ++d)
         if (arena.is_const(x->strides[d], 0) && !arena.is_const(x->sizes[d], 1)) {

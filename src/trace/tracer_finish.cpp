@@ -239,6 +239,11 @@ std::vector<OutputView> TracerImpl::find_views(graph::Graph& graph) {
     // A view is made again with the history of its base.
     if (const at::Tensor& t = THPVariable_Unpack(outputs_[output]); t.requires_grad() && !t._base().requires_grad())
       throw Unsupported(Reason::UnsupportedTensor, "a view that was given requires_grad is returned");
+    // Parts of a view that was made without gradients have a history that ends there.
+    const auto& history = torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(outputs_[output]))->grad_fn_;
+    if (made == OutputView::Made::AsOneOfSeveral && history &&
+        std::ranges::none_of(history->next_edges(), [](const auto& e) { return e.is_valid(); }))
+      throw Unsupported(Reason::UnsupportedTensor, "a part of a view that was made without gradients is returned");
     if (made == OutputView::Made::WithoutGrad &&
         torch::autograd::impl::get_autograd_meta(THPVariable_Unpack(outputs_[output]))->grad_fn_)
       throw Unsupported(Reason::UnsupportedTensor, "a view with a history of one that was made without is returned");
