@@ -265,9 +265,10 @@ Types embedding_bag(const Call& c) {
   bool fast =
       *mode == 0 && *padding < 0 && (w->dtype == DType::F32 || w->dtype == DType::F16 || w->dtype == DType::BF16);
   if (fast) {
-    if (arena.as_const(w->strides[1]) == std::nullopt || (scale && arena.as_const(scale->strides[0]) == std::nullopt))
-      return std::nullopt;
-    fast = arena.is_const(w->strides[1], 1) && (!scale || arena.is_const(scale->strides[0], 1));
+    auto in_rows = c.equal(w->strides[1], arena.constant(1));
+    auto scales = scale ? c.equal(scale->strides[0], arena.constant(1)) : std::optional(true);
+    if (!in_rows || !scales) return std::nullopt;
+    fast = *in_rows && *scales;
   }
   std::vector<TensorType> types;
   types.push_back(c.fresh(*w, w->dtype, {bags, w->sizes[1]}));

@@ -145,6 +145,7 @@ class Body {
       case Opcode::SetUpdate:
       case Opcode::DictUpdate:
       case Opcode::ListToTuple:
+      case Opcode::UnpackSequence:
       case Opcode::UnaryNegative:
       case Opcode::UnaryInvert:
       case Opcode::UnaryNot:
