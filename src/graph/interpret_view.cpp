@@ -108,6 +108,20 @@ void as_strided(HostCall& c) {
   });
 }
 
+// (self, source, sizes, strides, offset): the same, written.
+void as_strided_scatter(HostCall& c) {
+  const HostTensor& source = c.tensor(1);
+  Dims strides = c.integers(3);
+  const int64_t offset = c.none(4) ? 0 : c.integer(4);
+  Numbers out = c.tensor(0).data;
+  for_each_index(source.sizes, [&](const Dims& i) {
+    int64_t at = offset;
+    for (size_t d = 0; d < i.size(); ++d) at += i[d] * strides[d];
+    out.at(static_cast<size_t>(at)) = source.data[flat_index(source.sizes, i)];
+  });
+  c.give(std::move(out));
+}
+
 void unbind(HostCall& c) {
   size_t d = c.dim(1, rank(c));
   for (size_t k = 0; k < c.node.outputs.size(); ++k)
@@ -210,6 +224,7 @@ Rule view_rule(Op op) {
     case Op::_reshape_alias:
     case Op::lift_fresh: return same_elements;
     case Op::as_strided: return as_strided;
+    case Op::as_strided_scatter: return as_strided_scatter;
     case Op::expand: return expand;
     case Op::t: return t;
     case Op::transpose_int: return transpose;

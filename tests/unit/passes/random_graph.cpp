@@ -278,6 +278,11 @@ class Maker {
     if (!y.valid()) return;
     y = call(Op::tanh, {y});
     if (chance(2)) keep(y);
+    if (chance(2)) {
+      ValueId next = input("next filter", {k(2), k(3), k(3), k(3)});
+      y = call(Op::convolution, {y, next, NoneArg{}, ones, ones, ones, false, none, k(1)});
+      if (!y.valid()) return;
+    }
     y = call(Op::relu, {y});
     keep(chance(2) ? y : call(Op::mean_dim, {y, IntList{{k(2), k(3)}}, false, NoneArg{}}));
   }
