@@ -56,6 +56,7 @@ void Instructions::CheckExcMatch(Execution& x) {
   Ref c = x.tr.real.to_python(cls);
   // By the bases alone: no metaclass is asked.
   PyTypeObject* raised = x.tr.force(x.f.top())->type();
+  x.tr.attributes.guard_bases(raised);
   bool all = true, match = false;
   auto compare = [&](PyObject* o) {
     all = all && PyExceptionClass_Check(o);
