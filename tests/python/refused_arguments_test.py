@@ -117,7 +117,7 @@ OF_A_FORMAT = {
     "contiguous": lambda x, f: x.contiguous(memory_format=f),
     "clone": lambda x, f: x.clone(memory_format=f),
     "zeros_like": lambda x, f: torch.zeros_like(x, memory_format=f),
-    "empty": lambda x, f: torch.empty(x.shape, memory_format=f) * 0,
+    "empty": lambda x, f: torch.empty(x.shape, memory_format=f).fill_(2),
 }
 
 
