@@ -17,7 +17,7 @@ std::string Target::text() const {
         << ", streaming " << streaming_stores << ", library " << library_bits << ", strips " << strips << ", cache "
         << cache_bytes;
   out << ", libraries " << fuses_epilogues << adds_matrix_free << slow_thin_products << slow_odd_rows
-      << prefers_channels_last << biases_convolutions_apart << slow_depthwise << slow_bf16_products
+      << prefers_channels_last << biases_convolutions_apart << slow_depthwise << slow_f32_products << slow_bf16_products
       << slow_f16_products;
   return out.str();
 }

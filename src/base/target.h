@@ -53,6 +53,7 @@ struct Target {
   bool biases_convolutions_apart = false;  // the bias takes a pass of its own over the result
   // Products and convolutions of half types are far slower than float32's: it has no instructions for them.
   bool slow_bf16_products = false, slow_f16_products = false;
+  bool slow_f32_products = false;      // float32's: PyTorch's has none of its widest instructions, which oneDNN's has
   bool slow_thin_products = false;     // a row times a matrix takes longer than reading the matrix does
   bool slow_odd_rows = false;          // so do products of half types with rows of other than a multiple of 16 bytes
   bool prefers_channels_last = false;  // convolutions

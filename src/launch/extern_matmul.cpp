@@ -1,16 +1,15 @@
 // Matrix products into planned memory, past the dispatcher.
 #include <ATen/CPUFunctions.h>
 #include <ATen/Context.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "codegen/codegen.h"
-#include "graph/packed_weight.h"
 #include "launch/extern.h"
 #include "launch/launch.h"
+#include "launch/onednn_product.h"
 #include "launch/timed_ways.h"
 #include "runtime/gemm.h"
 
@@ -33,6 +32,8 @@ class MatmulCall : public ExternCall {
     row_bias_ = kind == Kind::Addmm && one(beta_) && views_[0].sizes.size() == 1 && views_[0].dtype == out_.dtype;
     const bool floats =
         std::all_of(views_.begin(), views_.end(), [](const ViewSpec& v) { return v.dtype == c10::ScalarType::Float; });
+    const bool plain = one(alpha_) && (kind == Kind::Mm || kind == Kind::Bmm || row_bias_);
+    onednn_ = floats && plain;
     own_ = (kind == Kind::Mm || (kind == Kind::Addmm && one(beta_) && one(alpha_) && views_[0].sizes.size() == 1)) &&
            floats;
     const bool row_sums = kind == Kind::Mm || (kind == Kind::Addmm && row_bias_ && one(alpha_));
@@ -52,6 +53,7 @@ class MatmulCall : public ExternCall {
     if (half_ && run_half(frame)) return;
     if (ways_) return run_timed(frame, call, state);
     if (own_ && pays(frame) && run_own(frame)) return;
+    if (onednn_ && is_worth_onednn(frame) && run_onednn(frame, call, state)) return;
     run_library(frame, call, state);
   }
 
@@ -75,8 +77,7 @@ class MatmulCall : public ExternCall {
           {"own kernel", [&] { return run_own(frame); }},
           {"oneDNN", [&] { return run_onednn(frame, call, state); }},
       };
-      const size_t count = kind_ == Kind::Bmm ? kOneDnn : kWays;  // oneDNN's takes one matrix
-      way = static_cast<int>(ways_->choose(key, describe(frame), std::span(ways).first(count)));
+      way = static_cast<int>(ways_->choose(key, describe(frame), ways));
     }
     if (way == kOwn && run_own(frame)) return;
     if (way == kOneDnn && run_onednn(frame, call, state)) return;
@@ -119,31 +120,32 @@ class MatmulCall : public ExternCall {
     }
   }
 
-  // The inner product of oneDNN's, which takes a weight as it is; false where it lies otherwise.
+  // False where there is none.
   bool run_onednn(runtime::Frame& frame, TorchFrame& call, CallFrame& state) const {
-    const size_t x = views_.size() - 2, w = views_.size() - 1;
-    if (!packs_weights() || !at::globalContext().userEnabledMkldnn() || frame.value(views_[w].strides[0]) != 1 ||
-        frame.value(views_[x].strides[1]) != 1)
-      return false;
-    static const auto op = c10::Dispatcher::singleton().findSchema({std::string(graph::packed_linear()), ""});
+    if (!onednn_ || !has_onednn_product() || (row_bias_ && !fill_rows(frame))) return false;
     state.views.resize(views_.size());
     state.outputs.resize(1);
     auto in = [&](size_t i) -> const at::Tensor& { return state.views[i].get(views_[i], frame, call); };
-    torch::jit::Stack stack{in(x),
-                            in(w).t(),
-                            kind_ == Kind::Addmm ? c10::IValue(in(0)) : c10::IValue(),
-                            "none",
-                            c10::List<std::optional<at::Scalar>>(),
-                            ""};
-    op->callBoxed(stack);
-    state.outputs[0].get(out_, frame, call).copy_(stack[0].toTensor());
+    onednn_product(in(views_.size() - 2), in(views_.size() - 1), state.outputs[0].get(out_, frame, call),
+                   row_bias_ ? 1.0f : 0.0f);
     return true;
+  }
+
+  // Whether oneDNN's is faster than the library that PyTorch calls, where nothing is timed.
+  bool is_worth_onednn(const runtime::Frame& frame) const {
+    if (!codegen::cpu_target().slow_f32_products) return false;
+    constexpr int64_t kWorth = 3 << 19, kLeast = 16;  // multiplications; of each size
+    const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
+    const int64_t m = frame.value(of_matrix(a.sizes, 0)), k = frame.value(of_matrix(a.sizes, 1)),
+                  n = frame.value(of_matrix(b.sizes, 1)), batches = kind_ == Kind::Bmm ? frame.value(a.sizes[0]) : 1;
+    return std::min({m, n, k}) >= kLeast && m * n * k * batches >= kWorth;
   }
 
   // Whether linear layers of these sizes are ours, where nothing is timed.
   bool pays(const runtime::Frame& frame) const {
     const ViewSpec &a = views_[views_.size() - 2], &b = views_[views_.size() - 1];
-    return runtime::gemm_nt_pays(frame.value(a.sizes[0]), frame.value(b.sizes[1]), frame.value(a.sizes[1]));
+    return runtime::gemm_nt_pays(frame.value(a.sizes[0]), frame.value(b.sizes[1]), frame.value(a.sizes[1]),
+                                 codegen::cpu_target().slow_f32_products);
   }
   // Of a list with an entry for each dimension: of a matrix's rows (0) or columns (1), behind those of batches.
   static runtime::Slot of_matrix(const std::vector<runtime::Slot>& list, size_t d) { return list[list.size() - 2 + d]; }
@@ -256,7 +258,7 @@ class MatmulCall : public ExternCall {
   }
 
   Kind kind_;
-  bool own_ = false, half_ = false, row_bias_ = false;
+  bool own_ = false, half_ = false, row_bias_ = false, onednn_ = false;
   std::unique_ptr<TimedWays> ways_;
   at::Scalar beta_, alpha_;
   std::vector<ViewSpec> views_;

@@ -17,7 +17,12 @@ Val elu_of(Val x, double alpha, double scale, double input_scale) {
   return where(x < 0.0, expm1(x * input_scale) * (alpha * scale), x * scale);
 }
 Val hard(Val x) { return min(max(x + 3.0, 0.0), 6.0); }
-Val softplus_of(Val x) { return where(x > 20.0, x, log1p(exp(x))); }
+
+// tanh(log(1 + e^x)) is n / (n + 2) with n = e^x (e^x + 2): nothing is subtracted, and from 20 on it is 1.
+struct Mish {
+  Val power, n, factor;
+  explicit Mish(Val x) : power(exp(min(x, 20.0))), n(power * (power + 2.0)), factor(n / (n + 2.0)) {}
+};
 
 // A number that elements are compared with: eager's kernels take it in float on a CPU, in the tensor's dtype on a GPU.
 Val limit(const Point& p, size_t arg) { return p.type().device.type == DeviceType::CPU ? p.in(arg) : p.held(arg); }
@@ -43,7 +48,7 @@ RULE(softplus) {
   Val x = p.in(0), beta = p.in(1), scaled = x * beta;
   return where(scaled > p.in(2), x, log1p(exp(scaled)) / beta);
 }
-RULE(mish) { return p.in(0) * tanh(softplus_of(p.in(0))); }
+RULE(mish) { return p.in(0) * Mish(p.in(0)).factor; }
 RULE(hardtanh) { return min(max(p.in(0), p.converted(1)), p.converted(2)); }
 RULE(hardswish) { return p.in(0) * hard(p.in(0)) / 6.0; }
 RULE(hardsigmoid) { return hard(p.in(0)) / 6.0; }
@@ -93,8 +98,9 @@ RULE(softplus_backward) {
   return where(scaled > p.in(3), g, g * z / (z + 1.0));
 }
 RULE(mish_backward) {
-  Val g = p.in(0), x = p.in(1), t = tanh(softplus_of(x));
-  return g * (t + x * sigmoid(x) * (1.0 - t * t));
+  Val g = p.in(0), x = p.in(1);
+  const Mish m(x);
+  return g * (m.factor + x * (m.power / (m.power + 1.0)) * (1.0 - m.factor * m.factor));
 }
 RULE(hardtanh_backward) {
   Val x = p.in(1);

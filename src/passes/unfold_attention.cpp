@@ -1,9 +1,9 @@
 #include "passes/unfold_attention.h"
 
 #include <cmath>
-#include <limits>
 
 #include "passes/builder.h"
+#include "passes/zero_softmax.h"
 
 namespace braze::passes {
 namespace {
@@ -86,14 +86,9 @@ Graph unfold_attention(const Graph& g, const Targets& targets) {
       ValueId scores = b.unsqueeze(b.sum(b.mul(k, b.mul(q, scale)), {3}, false), 2);
       ValueId mask = form->mask < 0 ? ValueId() : b.optional_tensor(static_cast<size_t>(form->mask));
       if (mask.valid()) scores = b.add(scores, b.cast(mask, compute));
-      // A query to which every key is forbidden has zeros for its result.
-      const double lowest = std::numeric_limits<float>::lowest();
-      ValueId most = b.call(Op::clamp_min, {b.amax(scores, {3}, true), lowest});
-      ValueId weights = b.unary(Op::exp, b.sub(scores, most));
-      ValueId total =
-          b.call(Op::clamp_min, {b.sum(weights, {3}, true), static_cast<double>(std::numeric_limits<float>::min())});
-      ValueId column = b.call(Op::transpose_int, {weights, b.k(2), b.k(3)});
-      b.set(0, b.div(b.sum(b.mul(v, column), {2}, true), total));
+      const Weights w = zero_softmax(b, scores);
+      ValueId column = b.call(Op::transpose_int, {w.of_keys, b.k(2), b.k(3)});
+      b.set(0, b.div(b.sum(b.mul(v, column), {2}, true), w.total));
       return true;
     };
     if (!form || !rewrite(r, n, g, unfolded)) r.copy(n);

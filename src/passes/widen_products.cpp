@@ -56,11 +56,14 @@ bool is_row(const Graph& g, const Node& n) {
 // Whether what is slow is the node's operands.
 bool takes(const Graph& g, const Node& n, const Targets& targets, bool rows) {
   if (!is_product(n.op) || n.outputs.empty() || (has_kernel(g, n) && !(rows && is_row(g, n)))) return false;
+  const bool row = rows && is_row(g, n) && has_kernel(g, n);
   bool slow = false, small = true;
   Graph::for_each_operand(n, [&](ValueId v) {
     if (!v.valid()) return;
     const TensorType& t = g.type(v);
-    slow = slow || is_slow(targets.of(t.device), t.dtype);
+    const Target& target = targets.of(t.device);
+    slow =
+        slow || is_slow(target, t.dtype) || (row && !target.is_gpu() && target.slow_thin_products && is_half(t.dtype));
     auto elements = g.arena().as_const(g.arena().product(t.sizes));
     small = small && elements.value_or(0) <= kMostElements;
   });

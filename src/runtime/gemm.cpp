@@ -125,12 +125,12 @@ bool gemm_nt_has(CpuLevel level) {
   return tiles && tiles->here();
 }
 
-bool gemm_nt_pays(int64_t m, int64_t n, int64_t k) {
+bool gemm_nt_pays(int64_t m, int64_t n, int64_t k, bool few) {
   // With more rows packing costs a BLAS little beside the product.
   constexpr int64_t kShort = 256, kLong = 512;
   const Tiles& tiles = best_tiles();
-  return m >= tiles.fewest_rows && m <= (k >= kLong ? tiles.most_rows_of_long : tiles.most_rows) && k >= kShort &&
-         n >= 8 * kGemmColumns;
+  return m >= (few ? 2 : tiles.fewest_rows) && m <= (k >= kLong ? tiles.most_rows_of_long : tiles.most_rows) &&
+         k >= kShort && n >= 8 * kGemmColumns;
 }
 
 void gemm_nt_with(CpuLevel level, const GemmNT& g, int64_t from, int64_t to) {

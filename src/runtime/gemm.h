@@ -20,8 +20,9 @@ struct GemmNT {
   int64_t ldc = 0;
 };
 
-// Whether the shape is one where this is faster than packing, with the instructions of this machine.
-bool gemm_nt_pays(int64_t m, int64_t n, int64_t k);
+// Whether the shape is one where this is faster than packing, with the instructions of this machine; `few`: the other
+// way has not all of these instructions (Target::slow_f32_products).
+bool gemm_nt_pays(int64_t m, int64_t n, int64_t k, bool few);
 // Columns of c are computed in blocks of this many.
 inline constexpr int64_t kGemmColumns = 4;
 // Columns [from, to) of c; ranges that do not overlap may run at once. Runs on every machine.

@@ -58,6 +58,24 @@ int64_t columns_together(sym::ExprArena& arena, const loop::Nest& nest) {
   return 0;
 }
 
+// Loads whose neighbours along an axis are neighbours in memory.
+int64_t reads_along(sym::ExprArena& arena, const loop::Stage& stage, const loop::Axis& axis) {
+  return std::ranges::count_if(stage.ops, [&](const LoopOp& op) {
+    if (op.code != OpCode::Load) return false;
+    auto step = arena.affine_in(op.index, axis.var);
+    return step && arena.is_const(step->coefficient, 1);
+  });
+}
+
+// On a GPU, whose threads are the points: neighbours read what lies side by side.
+void put_axes_outside(sym::ExprArena& arena, loop::Nest& nest) {
+  loop::Stage& stage = nest.stages[0];
+  const bool last =
+      nest.outer.empty() || reads_along(arena, stage, stage.axes.back()) > reads_along(arena, stage, nest.outer.back());
+  nest.outer.insert(last ? nest.outer.end() : nest.outer.begin(), stage.axes.begin(), stage.axes.end());
+  stage.axes.clear();
+}
+
 // The order of what is written to one place stays: that of the stage's axes, the columns last.
 void put_columns_inside(sym::ExprArena& arena, loop::Nest& nest, int64_t together) {
   const loop::Axis column = nest.outer.back(), inside = fresh_axis(arena, arena.constant(together)),
@@ -74,9 +92,7 @@ void spread_updates(loop::Program& p, const Targets& targets) {
     auto* nest = std::get_if<loop::Nest>(&item);
     if (!nest || !is_update(p, *nest)) continue;
     if (target_of(targets, p, *nest).is_gpu()) {
-      std::vector<loop::Axis>& inner = nest->stages[0].axes;
-      nest->outer.insert(nest->outer.begin(), inner.begin(), inner.end());
-      inner.clear();
+      put_axes_outside(*p.arena, *nest);
     } else if (int64_t together = columns_together(*p.arena, *nest)) {
       put_columns_inside(*p.arena, *nest, together);
     }

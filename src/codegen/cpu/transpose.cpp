@@ -21,12 +21,25 @@ void plain(const T* from, int64_t stride, T* into, int64_t step, int64_t rows, i
     for (int64_t i = 0; i < rows; ++i) into[i * step + j] = from[j * stride + i];
 }
 
+// What is no whole square: smaller ones, and what they leave element by element.
 template <class T>
-void squares(TransposeSquare<T>* whole, const T* from, int64_t stride, T* into, int64_t step, int64_t rows,
-             int64_t columns, int64_t width, int64_t ahead) {
+void parts(TransposeSquare<T>* small, const T* from, int64_t stride, T* into, int64_t step, int64_t rows,
+           int64_t columns) {
+  constexpr int64_t kSmall = 8;
+  const int64_t high = small ? rows / kSmall * kSmall : 0, wide = small ? columns / kSmall * kSmall : 0;
+  for (int64_t i = 0; i < high; i += kSmall) {
+    for (int64_t j = 0; j < wide; j += kSmall) small(from + j * stride + i, stride, into + i * step + j, step);
+    plain(from + wide * stride + i, stride, into + i * step + wide, step, kSmall, columns - wide);
+  }
+  plain(from + high, stride, into + high * step, step, rows - high, columns);
+}
+
+template <class T>
+void squares(TransposeSquare<T>* whole, TransposeSquare<T>* small, const T* from, int64_t stride, T* into, int64_t step,
+             int64_t rows, int64_t columns, int64_t width, int64_t ahead) {
   fetch(from, stride, rows, columns, ahead);
-  if (!whole || rows != width || columns != width) return plain(from, stride, into, step, rows, columns);
-  whole(from, stride, into, step);
+  if (whole && rows == width && columns == width) return whole(from, stride, into, step);
+  parts(small, from, stride, into, step, rows, columns);
 }
 
 }  // namespace
@@ -39,12 +52,12 @@ void transpose1(const uint8_t* from, int64_t stride, uint8_t* into, int64_t step
 
 void transpose2(const uint16_t* from, int64_t stride, uint16_t* into, int64_t step, int64_t rows, int64_t columns,
                 int64_t width, int64_t ahead) {
-  squares(transpose_square2(width), from, stride, into, step, rows, columns, width, ahead);
+  squares(transpose_square2(width), transpose_square2(8), from, stride, into, step, rows, columns, width, ahead);
 }
 
 void transpose4(const uint32_t* from, int64_t stride, uint32_t* into, int64_t step, int64_t rows, int64_t columns,
                 int64_t width, int64_t ahead) {
-  squares(transpose_square4(width), from, stride, into, step, rows, columns, width, ahead);
+  squares(transpose_square4(width), transpose_square4(8), from, stride, into, step, rows, columns, width, ahead);
 }
 
 void transpose8(const uint64_t* from, int64_t stride, uint64_t* into, int64_t step, int64_t rows, int64_t columns,

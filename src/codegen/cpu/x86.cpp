@@ -113,7 +113,9 @@ void describe_x86(Target& t, const llvm::StringMap<bool>& features) {
   bool avx2 = has({"avx2", "fma", "f16c"});
   const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl"});
   describe_x86_level(t, avx2, avx512);
-  if (!avx512 && has({"sse4a"})) t.masked_store = 0;  // AMD's before AVX-512: a dozen cycles and more
+  const bool amd = has({"sse4a"});
+  if (!avx512 && amd) t.masked_store = 0;  // before AVX-512: a dozen cycles and more
+  t.slow_f32_products = avx512 && amd;     // MKL's take AVX-512 on Intel's alone
   // What oneDNN asks for: its kernels for AVX-512 make bfloat16 of other instructions where they have to, but not
   // float16.
   const bool converts = has({"avxneconvert", "avxvnniint8"});

@@ -263,7 +263,14 @@ void Emitter::emit_store(const LoopOp& op) {
 void Emitter::store_atomic(BufferId buffer, Value* p, Value* value) {
   DType dtype = program_.buffers[buffer].dtype;
   llvm::Align align(static_cast<uint64_t>(std::max(1, size_of(dtype))));
-  if (dtype == DType::BF16 || dtype == DType::F16) {
+  if (const bool bf16 = dtype == DType::BF16; bf16 ? vb_.target.sm >= 90 : dtype == DType::F16) {
+    auto* type = llvm::FunctionType::get(B.getVoidTy(), {p->getType(), vb_.i16()}, false);
+    const std::string text = std::string("red.relaxed.gpu.global.add.noftz.") + (bf16 ? "bf16" : "f16") + " [$0], $1;";
+    B.CreateCall(llvm::InlineAsm::get(type, text, "l,h,~{memory}", /*hasSideEffects=*/true),
+                 {p, B.CreateBitCast(ir::to_storage(vb_, dtype, value), vb_.i16())});
+    return;
+  }
+  if (dtype == DType::BF16) {
     // Compare and swap: the sum is rounded to 16 bits each time, as the unit of memory is.
     Type* bits = vb_.i16();
     Value* before = B.CreateAlignedLoad(bits, p, align);
@@ -274,8 +281,7 @@ void Emitter::store_atomic(BufferId buffer, Value* p, Value* value) {
     B.SetInsertPoint(again);
     auto* seen = B.CreatePHI(bits, 2);
     seen->addIncoming(before, from);
-    Value* old = ir::from_storage(
-        vb_, dtype, dtype == DType::F16 ? B.CreateBitCast(seen, B.getHalfTy()) : static_cast<Value*>(seen));
+    Value* old = ir::from_storage(vb_, dtype, seen);
     Value* sum = B.CreateBitCast(ir::to_storage(vb_, dtype, B.CreateFAdd(old, value)), bits);
     Value* swap =
         B.CreateAtomicCmpXchg(p, seen, sum, align, llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic);

@@ -174,10 +174,10 @@ class Chooser {
       if (int own = vector_of(s, last)) v = std::min(v, own);
     }
     s_.vector = v == 16 ? 1 : v;
-    auto across = [&] {
+    auto across = [&](int64_t most = 32) {
       int64_t need = (columns + s_.vector - 1) / s_.vector;
       return std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(need, 1)))),
-                                 4, 32);
+                                 4, most);
     };
     while (s_.vector > 1 && all / (across() * s_.vector) < 2 * processors_) s_.vector /= 2;
     s_.group = static_cast<int>(across());
@@ -186,6 +186,7 @@ class Chooser {
         512 / s_.group);
     while (s_.vector > 1 && workers * s_.group > 256) workers /= 2;
     s_.threads = static_cast<int>(workers) * s_.group;
+    if (workers == 1) s_.group = s_.threads = static_cast<int>(across(128));  // short columns
     if (s_.threads < 32) s_.threads = 32, s_.group = std::max(s_.group, static_cast<int>(32 / workers));
     std::vector<Axis> leading(n_.outer.begin(), n_.outer.end() - 1);
     s_.blocks = arena_.mul(schedule::volume(arena_, leading),

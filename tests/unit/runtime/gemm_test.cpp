@@ -129,11 +129,12 @@ TEST(GemmDispatch, RunsOnEveryMachine) {
   GemmNT g{m, n, k, a.data(), k, b.data(), k, nullptr, c.data(), ldc};
   gemm_nt(g, 0, n);
   expect_product(g);
-  EXPECT_EQ(gemm_nt_pays(16, 1024, 1024), gemm_nt_has(CpuLevel::Avx2));
-  EXPECT_EQ(gemm_nt_pays(64, 1024, 1024), gemm_nt_has(CpuLevel::Avx2));
-  EXPECT_EQ(gemm_nt_pays(64, 1024, 256), gemm_nt_has(CpuLevel::Avx512) && forced_cpu() != CpuLevel::Avx2);
-  EXPECT_FALSE(gemm_nt_pays(1, 1024, 1024));
-  EXPECT_FALSE(gemm_nt_pays(512, 1024, 1024));
+  EXPECT_EQ(gemm_nt_pays(16, 1024, 1024, false), gemm_nt_has(CpuLevel::Avx2));
+  EXPECT_EQ(gemm_nt_pays(64, 1024, 1024, false), gemm_nt_has(CpuLevel::Avx2));
+  EXPECT_EQ(gemm_nt_pays(64, 1024, 256, false), gemm_nt_has(CpuLevel::Avx512) && forced_cpu() != CpuLevel::Avx2);
+  EXPECT_EQ(gemm_nt_pays(2, 1024, 1024, true), gemm_nt_has(CpuLevel::Avx2));
+  EXPECT_FALSE(gemm_nt_pays(1, 1024, 1024, true));
+  EXPECT_FALSE(gemm_nt_pays(512, 1024, 1024, true));
 }
 
 }  // namespace
