@@ -192,7 +192,48 @@ bool is_pointwise(const Nest& n) {
   return true;
 }
 
-std::optional<Nest> fuse(sym::ExprArena& arena, const Nest& first, const Nest& second) {
+namespace {
+
+// A pointwise nest whose outer axes come in the order of another one's, by the steps that both take in a buffer that
+// they touch, and then those that the other lacks. nullopt: they do already, or there is no such buffer.
+std::optional<Nest> in_order_of(sym::ExprArena& arena, const Nest& pointwise, const Nest& other) {
+  for (const Access& x : loop::accesses(pointwise))
+    for (const Access& y : loop::accesses(other)) {
+      if (x.buffer != y.buffer) continue;
+      std::vector<Axis> left = pointwise.outer, order;
+      for (const Axis& o : other.outer) {
+        const auto step = arena.affine_in(y.index, o.var);
+        const auto same = std::ranges::find_if(left, [&](const Axis& a) {
+          const auto own = arena.affine_in(x.index, a.var);
+          return a.extent == o.extent && step && own && own->coefficient == step->coefficient;
+        });
+        if (same == left.end()) break;
+        order.push_back(*same);
+        left.erase(same);
+      }
+      if (order.size() != other.outer.size()) continue;
+      order.insert(order.end(), left.begin(), left.end());
+      const bool moved = !std::ranges::equal(order, pointwise.outer, {}, &Axis::var, &Axis::var);
+      if (!moved) return std::nullopt;
+      Nest n = pointwise;
+      n.outer = std::move(order);
+      return n;
+    }
+  return std::nullopt;
+}
+
+// Reductions over a few elements between outer axes: whoever runs with them has the elements at hand.
+bool reduces_few(const sym::ExprArena& arena, const Nest& n) {
+  constexpr int64_t kFew = 64;
+  if (n.outer.empty()) return false;
+  return std::ranges::all_of(n.stages, [&](const Stage& s) {
+    int64_t elements = 1;
+    for (const Axis& a : s.axes) elements *= std::min(arena.as_const(a.extent).value_or(kFew + 1), kFew + 1);
+    return elements <= kFew;
+  });
+}
+
+std::optional<Nest> fuse_as_they_are(sym::ExprArena& arena, const Nest& first, const Nest& second) {
   // What is not to run after a fault does not find one itself (of its own faults it was asked before).
   if (first.commits != second.commits && loop::may_fault(first.commits ? second : first)) return std::nullopt;
   auto m = match(arena, first.outer, second.outer);
@@ -219,6 +260,17 @@ std::optional<Nest> fuse(sym::ExprArena& arena, const Nest& first, const Nest& s
   for (graph::LocId l : b.locs)
     if (std::find(a.locs.begin(), a.locs.end(), l) == a.locs.end()) a.locs.push_back(l);
   return a;
+}
+
+}  // namespace
+
+std::optional<Nest> fuse(sym::ExprArena& arena, const Nest& first, const Nest& second) {
+  if (auto made = fuse_as_they_are(arena, first, second)) return made;
+  const bool last = is_pointwise(second), begins = is_pointwise(first);
+  if (last == begins || !reduces_few(arena, last ? first : second)) return std::nullopt;
+  auto moved = last ? in_order_of(arena, second, first) : in_order_of(arena, first, second);
+  if (!moved) return std::nullopt;
+  return last ? fuse_as_they_are(arena, first, *moved) : fuse_as_they_are(arena, *moved, second);
 }
 
 }  // namespace braze::schedule

@@ -2,9 +2,10 @@
 //
 // Both get the same outer axes: their outer spaces are walked in row-major order and split where one is finer. A nest
 // without stage axes whose outer space is longer keeps the rest as axes of its stages (softmax: the pointwise part runs
-// as rows and columns beside the row reductions). The stages of `first` then run before those of `second` at every
-// outer point, so whatever second reads of first's results must have been computed by the same outer point: its index
-// equals the store's, or falls into the dense block that the stage stores there.
+// as rows and columns beside the row reductions); beside reductions of a few elements its axes may come in another
+// order for that. The stages of `first` then run before those of `second` at every outer point, so whatever second
+// reads of first's results must have been computed by the same outer point: its index equals the store's, or falls into
+// the dense block that the stage stores there.
 #pragma once
 #include <optional>
 

@@ -13,6 +13,13 @@ Expr volume(sym::ExprArena& arena, std::span<const Axis> axes) {
   return v;
 }
 
+Expr reach(sym::ExprArena& arena, const loop::Buffer& buffer) {
+  Expr elements = arena.constant(1);
+  for (size_t d = 0; d < buffer.sizes.size(); ++d)
+    elements = arena.add(elements, arena.mul(arena.sub(buffer.sizes[d], arena.constant(1)), buffer.strides[d]));
+  return elements;
+}
+
 int64_t estimate(const sym::ExprArena& arena, Expr e) {
   if (auto c = arena.as_const(e)) return *c;
   switch (arena.kind(e)) {

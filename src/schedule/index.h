@@ -19,6 +19,9 @@ inline bool has_index(const loop::LoopOp& op) {
 // The product of the extents.
 Expr volume(sym::ExprArena& arena, std::span<const Axis> axes);
 
+// Elements from a buffer's first to its last.
+Expr reach(sym::ExprArena& arena, const loop::Buffer& buffer);
+
 // The value of an extent or product for cost decisions: exact when constant, else a guess from the range.
 int64_t estimate(const sym::ExprArena& arena, Expr e);
 

@@ -148,6 +148,7 @@ class Emitter {
   Value* load_one(BufferId buffer, Expr index, int element);
   Values load_vector(BufferId buffer, Value* p, int lanes);
   void store_vector(BufferId buffer, Value* p, llvm::ArrayRef<Value*> stored);
+  void add_half(BufferId buffer, Value* p, Value* bits);
   void store_atomic(BufferId buffer, Value* p, Value* value);
   void place_locals();
   void for_each_early_load(const std::function<void(const LoopOp&)>& f);

@@ -37,11 +37,7 @@ std::map<uint32_t, LocalRow> local_rows(const loop::Program& program, const loop
     LocalRow& row = rows[id];
     row.in_registers = use.registers && one_shape;
     if (row.in_registers) continue;
-    const loop::Buffer& b = program.buffers[loop::BufferId(static_cast<size_t>(id))];
-    sym::Expr elements = arena.constant(1);
-    for (size_t d = 0; d < b.sizes.size(); ++d)
-      elements = arena.add(elements, arena.mul(arena.sub(b.sizes[d], arena.constant(1)), b.strides[d]));
-    auto n = arena.as_const(elements);
+    auto n = arena.as_const(schedule::reach(arena, program.buffers[loop::BufferId(static_cast<size_t>(id))]));
     if (!n) throw Unsupported(Reason::UnsupportedOp, "a private row of symbolic size in a GPU kernel");
     row.elements = static_cast<uint64_t>(*n);
   }
