@@ -14,8 +14,8 @@ std::string Target::text() const {
         << registers << ", shared " << shared_bytes;
   else
     out << ", masked " << masked_load << " " << masked_store << ", gather " << gather << ", scatter " << scatter
-        << ", streaming " << streaming_stores << ", library " << library_bits << ", strips " << strips << ", cache "
-        << cache_bytes;
+        << ", streaming " << streaming_stores << ", library " << library_bits << ", strips " << strips << ", sweeps "
+        << sweeps_columns << ", cache " << cache_bytes;
   out << ", libraries " << fuses_epilogues << adds_matrix_free << slow_thin_products << slow_odd_rows
       << prefers_channels_last << biases_convolutions_apart << slow_depthwise << slow_f32_products << slow_bf16_products
       << slow_f16_products;

@@ -28,6 +28,9 @@ struct Target {
   // Sums of products are made at several points at once (codegen/cpu/strips.cpp), each by one instruction a product: as
   // fast as a library's, which takes 15 to 40 us before it begins.
   bool strips = false;
+  // Columns are summed a few rows at a time (codegen/cpu/sweep.cpp): long runs of memory come in faster than short ones
+  // of more rows.
+  bool sweeps_columns = true;
   bool streaming_stores = false;  // whole vectors can be stored past the caches
   int library_bits = 0;  // of the shortest vectors for which PyTorch's library has elementary functions; 0: none
   int64_t cache_bytes = int64_t{32} << 20;  // of the last level

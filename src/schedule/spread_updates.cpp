@@ -29,7 +29,9 @@ bool is_update(const loop::Program& p, const loop::Nest& nest) {
   });
 }
 
-constexpr int64_t kLine = 16;  // neighbours that are updated one after the other: what they read are whole cache lines
+// Neighbours that are updated one after the other: what they read are runs of whole cache lines, and what they write
+// lies in many sets of a cache, however long the rows are. A quarter of a row, so that threads can share it.
+constexpr int64_t kFewestTogether = 64, kMostTogether = 256, kParts = 4;
 
 // How many columns of the last outer axis are updated together: those that are read as neighbours, and each goes to a
 // place of its own. 0: none are.
@@ -53,7 +55,8 @@ int64_t columns_together(sym::ExprArena& arena, const loop::Nest& nest) {
                     });
   }
   if (!columns || !reads_along || !places_differ) return 0;
-  for (int64_t together = std::min(kLine, *columns); together > 1; --together)
+  const int64_t most = std::min(*columns, std::clamp(*columns / kParts, kFewestTogether, kMostTogether));
+  for (int64_t together = most; together > 1; --together)
     if (*columns % together == 0) return together;
   return 0;
 }

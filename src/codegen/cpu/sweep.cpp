@@ -46,6 +46,7 @@ bool Emitter::only_reduces() const {
 
 // Whether the first stage reduces rows into results of columns alone, and what follows takes nothing else from it.
 bool Emitter::may_sweep() const {
+  if (!vb_.target.sweeps_columns) return false;
   const loop::Stage& stage = nest_.stages[0];
   if (stage.axes.size() != 1) return false;
   auto rows = arena_.as_const(stage.axes[0].extent), columns = arena_.as_const(nest_.outer.back().extent);

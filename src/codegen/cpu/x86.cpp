@@ -115,7 +115,8 @@ void describe_x86(Target& t, const llvm::StringMap<bool>& features) {
   describe_x86_level(t, avx2, avx512);
   const bool amd = has({"sse4a"});
   if (!avx512 && amd) t.masked_store = 0;  // before AVX-512: a dozen cycles and more
-  t.slow_f32_products = avx512 && amd;     // MKL's take AVX-512 on Intel's alone
+  t.sweeps_columns = !(avx512 && amd);
+  t.slow_f32_products = avx512 && amd;  // MKL's take AVX-512 on Intel's alone
   // What oneDNN asks for: its kernels for AVX-512 make bfloat16 of other instructions where they have to, but not
   // float16.
   const bool converts = has({"avxneconvert", "avxvnniint8"});
