@@ -18,10 +18,20 @@ Val elu_of(Val x, double alpha, double scale, double input_scale) {
 }
 Val hard(Val x) { return min(max(x + 3.0, 0.0), 6.0); }
 
-// tanh(log(1 + e^x)) is n / (n + 2) with n = e^x (e^x + 2): nothing is subtracted, and from 20 on it is 1.
+// tanh(log(1 + e^x)), and the sigmoid of x. In float32 the first is n / (n + 2) with n = e^x (e^x + 2): nothing is
+// subtracted, and from 20 on it is 1.
 struct Mish {
-  Val power, n, factor;
-  explicit Mish(Val x) : power(exp(min(x, 20.0))), n(power * (power + 2.0)), factor(n / (n + 2.0)) {}
+  Val factor, rise;
+  explicit Mish(Val x) : factor(x), rise(x) {
+    if (x.dtype() == DType::F64) {
+      factor = tanh(where(x > 20.0, x, log1p(exp(x))));
+      rise = sigmoid(x);
+    } else {
+      Val power = exp(min(x, 20.0)), n = power * (power + 2.0);
+      factor = n / (n + 2.0);
+      rise = power / (power + 1.0);
+    }
+  }
 };
 
 // A number that elements are compared with: eager's kernels take it in float on a CPU, in the tensor's dtype on a GPU.
@@ -100,7 +110,7 @@ RULE(softplus_backward) {
 RULE(mish_backward) {
   Val g = p.in(0), x = p.in(1);
   const Mish m(x);
-  return g * (m.factor + x * (m.power / (m.power + 1.0)) * (1.0 - m.factor * m.factor));
+  return g * (m.factor + x * m.rise * (1.0 - m.factor * m.factor));
 }
 RULE(hardtanh_backward) {
   Val x = p.in(1);

@@ -13,10 +13,10 @@ constexpr int64_t kFewest = 16;           // of queries, keys and features: belo
 constexpr int64_t kMostScores = 8 << 20;  // 32 MiB
 enum Argument : size_t { kQuery, kKey, kValue, kDropout, kCausal, kMask, kScale, kArguments };
 
-bool takes(const Graph& g, const Targets& targets, const Node& n, const std::vector<uint32_t>& uses) {
+bool takes(const Graph& g, const Targets& targets, const Node& n, const std::vector<bool>& kept) {
   if (n.op != Op::_scaled_dot_product_flash_attention_for_cpu || n.args.size() != kArguments || !n.outputs[0].valid())
     return false;
-  if (n.outputs.size() > 1 && n.outputs[1].valid() && uses[n.outputs[1].index]) return false;
+  if (n.outputs.size() > 1 && n.outputs[1].valid() && kept[n.outputs[1].index]) return false;
   const sym::ExprArena& a = g.arena();
   const TensorType* of[3];
   for (size_t i : {kQuery, kKey, kValue}) {
@@ -79,6 +79,8 @@ bool unfold(Builder& b) {
   ValueId weights = b.cast(b.div(w.of_keys, w.total), like.dtype);
   ValueId made = b.call(Op::bmm, {b.view(weights, {b.arena().mul(batch, heads), queries, keys}), matrices(b, v)});
   b.set(0, b.view(made, {batch, heads, queries, b.type(v).sizes[3]}));
+  if (b.node.outputs.size() > 1 && b.wants(1))  // the logarithm of the sum
+    b.set(1, b.view(b.add(w.most, b.unary(Op::log, w.total)), {batch, heads, queries}));
   return true;
 }
 
@@ -86,9 +88,12 @@ bool unfold(Builder& b) {
 
 Graph attention_products(const Graph& g, const Targets& targets) {
   Rewriter r(g);
-  std::vector<uint32_t> uses = use_counts(g);
+  std::vector<bool> kept = escaping(g);  // or a backward's
   for (const Node& n : g.nodes())
-    if (!takes(g, targets, n, uses) || !rewrite(r, n, g, unfold)) r.copy(n);
+    if (n.op == Op::_scaled_dot_product_flash_attention_for_cpu_backward)
+      Graph::for_each_operand(n, [&](ValueId v) { kept[v.index] = true; });
+  for (const Node& n : g.nodes())
+    if (!takes(g, targets, n, kept) || !rewrite(r, n, g, unfold)) r.copy(n);
   return r.finish();
 }
 

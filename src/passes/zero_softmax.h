@@ -7,6 +7,7 @@ namespace braze::passes {
 struct Weights {
   ValueId of_keys;  // by `total` they are the softmax
   ValueId total;    // [.., 1]
+  ValueId most;     // the largest score, [.., 1]; -inf for such a query
 };
 Weights zero_softmax(Builder& b, ValueId scores);
 

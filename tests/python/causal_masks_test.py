@@ -128,7 +128,8 @@ def test_attention_that_is_written_out(form):
     compiled = braze.compile(f, fullgraph=True)
     torch.testing.assert_close(compiled(q, k, v), f(q, k, v), atol=2e-6, rtol=1e-5)
     e = braze.explain(f, q, k, v)
-    assert e.extern_count == 1, e
+    operator = braze.explain(F.scaled_dot_product_attention, q, k, v)  # two products on some CPUs
+    assert e.extern_count == operator.extern_count, e
 
 
 def test_a_model_of_transformers_is_causal():
